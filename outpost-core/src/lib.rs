@@ -1,0 +1,1 @@
+//! Outpost's session model, state machine, fleet plan, ports and reconciler. No I/O.

@@ -1,0 +1,1 @@
+//! Devin sessions as plain processes in directories of this machine.

@@ -1,0 +1,2 @@
+//! Outpost.
+fn main() {}
