@@ -1,0 +1,2 @@
+#!/bin/sh
+# placeholder until provider-process brings it
