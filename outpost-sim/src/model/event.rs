@@ -67,14 +67,18 @@ impl Fleet {
     }
 
     /// The events from `position` on that concern `outpost`, and the position after them.
-    pub fn events(&mut self, now: Timestamp, outpost: Option<&str>, position: Position) -> (Vec<Event>, Position) {
+    pub fn events(
+        &mut self,
+        now: Timestamp,
+        outpost: Option<&str>,
+        position: Position,
+    ) -> (Vec<Event>, Position) {
         self.settle_due(now);
         let skipped = usize::try_from(position.0.saturating_sub(self.first_event)).unwrap_or(usize::MAX);
-        let concerned = |event: &&Event| {
-            event.stray || outpost.is_none_or(|outpost| event.outpost_id == outpost)
-        };
+        let concerned =
+            |event: &&Event| event.stray || outpost.is_none_or(|outpost| event.outpost_id == outpost);
         let events = self.events.iter().skip(skipped).filter(concerned).cloned().collect();
-        (events, Position(self.first_event + self.events.len() as u64))
+        (events, Position(self.version()))
     }
 
     /// Drops the whole history: every cursor from before now is refused by the watch with 410.
@@ -83,6 +87,11 @@ impl Fleet {
         self.first_event += self.events.len() as u64;
         self.events.clear();
         self.forgotten = Some(now);
+    }
+
+    /// A number that grows with every event.
+    pub(crate) fn version(&self) -> u64 {
+        self.first_event + self.events.len() as u64
     }
 
     pub(crate) fn log(&mut self, event: Event) {

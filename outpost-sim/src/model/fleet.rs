@@ -105,7 +105,9 @@ impl Fleet {
     /// [`Refusal::NotFound`] when there never was such a session.
     pub fn set_status(&mut self, now: Timestamp, session_id: &str, status: &str) -> Result<(), Refusal> {
         if self.rows.contains_key(session_id) {
-            self.change(now, session_id, EventKind::Modified, |row| status.clone_into(&mut row.spec.session_status));
+            self.change(now, session_id, EventKind::Modified, |row| {
+                status.clone_into(&mut row.spec.session_status)
+            });
             return Ok(());
         }
         let grave = self.graves.get_mut(session_id).ok_or_else(|| not_found(session_id))?;
@@ -117,6 +119,11 @@ impl Fleet {
     pub fn set_status_at(&mut self, at: Timestamp, session_id: &str, status: &str) {
         self.due.push((at, session_id.to_owned(), status.to_owned()));
         self.due.sort_by_key(|(at, ..)| *at);
+    }
+
+    /// Applies what is due by now. Every call of the API does this too.
+    pub fn settle(&mut self, now: Timestamp) {
+        self.settle_due(now);
     }
 
     /// When the next change comes by itself, if any does.
@@ -180,7 +187,12 @@ impl Fleet {
     /// # Errors
     ///
     /// [`Refusal::NotFound`] when it is not there.
-    pub fn seize(&mut self, now: Timestamp, session_id: &str, acceptor_id: Option<&str>) -> Result<(), Refusal> {
+    pub fn seize(
+        &mut self,
+        now: Timestamp,
+        session_id: &str,
+        acceptor_id: Option<&str>,
+    ) -> Result<(), Refusal> {
         if !self.rows.contains_key(session_id) {
             return Err(not_found(session_id));
         }
@@ -217,7 +229,13 @@ impl Fleet {
         self.latest
     }
 
-    pub(crate) fn change(&mut self, now: Timestamp, session_id: &str, kind: EventKind, change: impl FnOnce(&mut Row)) {
+    pub(crate) fn change(
+        &mut self,
+        now: Timestamp,
+        session_id: &str,
+        kind: EventKind,
+        change: impl FnOnce(&mut Row),
+    ) {
         let at = self.tick(now);
         let Some(mut row) = self.rows.remove(session_id) else { return };
         self.order.remove(&(row.updated_at.as_microsecond(), session_id.to_owned()));

@@ -103,7 +103,9 @@ impl Fleet {
         let size = first.min(self.options.page_cap.max(1)) as usize;
         let field = self.outpost_field();
         let mut page: Vec<&Row> = Vec::with_capacity(size);
-        for (_, session_id) in self.order.range((from.map_or(i64::MIN, |Cursor(at)| at.as_microsecond()), String::new())..) {
+        for (_, session_id) in
+            self.order.range((from.map_or(i64::MIN, |Cursor(at)| at.as_microsecond()), String::new())..)
+        {
             let row = &self.rows[session_id];
             if query.matches(row) {
                 page.push(row);

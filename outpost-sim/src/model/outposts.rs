@@ -76,7 +76,12 @@ impl Fleet {
     ///
     /// [`Refusal::Invalid`] for an empty name or unknown platform, [`Refusal::Conflict`] for a name that
     /// is taken.
-    pub fn create_outpost(&mut self, now: Timestamp, spec: NewOutpost, spelling: Spelling) -> Result<Value, Refusal> {
+    pub fn create_outpost(
+        &mut self,
+        now: Timestamp,
+        spec: NewOutpost,
+        spelling: Spelling,
+    ) -> Result<Value, Refusal> {
         if spec.name.trim().is_empty() {
             return Err(Refusal::invalid("name", "must not be empty"));
         }
@@ -116,7 +121,12 @@ impl Fleet {
     /// # Errors
     ///
     /// [`Refusal::Invalid`] for a page size out of range.
-    pub fn list_outposts(&self, first: Option<u32>, after: Option<&str>, spelling: Spelling) -> Result<OutpostPage, Refusal> {
+    pub fn list_outposts(
+        &self,
+        first: Option<u32>,
+        after: Option<&str>,
+        spelling: Spelling,
+    ) -> Result<OutpostPage, Refusal> {
         let first = first.unwrap_or(100);
         if !(1..=200).contains(&first) {
             return Err(Refusal::invalid("first", "must be between 1 and 200"));
