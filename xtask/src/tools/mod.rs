@@ -1,0 +1,67 @@
+//! Tools that the checks need besides the Rust toolchain: whether they are there, and how they are got.
+
+mod apt;
+mod prebuilt;
+mod wasm;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+pub(crate) use wasm::{TARGET as WASM_TARGET, cargo as wasm_cargo};
+
+use crate::context::Context;
+
+/// Something that a part needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tool {
+    Nextest,
+    Deny,
+    /// A standard library for `wasm32-unknown-unknown`.
+    Wasm,
+}
+
+impl Tool {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nextest => prebuilt::NEXTEST.binary,
+            Self::Deny => prebuilt::DENY.binary,
+            Self::Wasm => wasm::TARGET,
+        }
+    }
+
+    pub(crate) fn is_there(self, context: &Context) -> bool {
+        match self {
+            Self::Nextest => prebuilt::NEXTEST.find(context).is_some(),
+            Self::Deny => prebuilt::DENY.find(context).is_some(),
+            Self::Wasm => wasm::is_there(context),
+        }
+    }
+
+    /// What a person types to install it.
+    pub(crate) fn recipe(self) -> String {
+        match self {
+            Self::Nextest => prebuilt::NEXTEST.recipe(),
+            Self::Deny => prebuilt::DENY.recipe(),
+            Self::Wasm => wasm::RECIPE.to_owned(),
+        }
+    }
+
+    pub(crate) fn install(self, context: &Context) -> Result<()> {
+        match self {
+            Self::Nextest => prebuilt::NEXTEST.install(context),
+            Self::Deny => prebuilt::DENY.install(context),
+            Self::Wasm => wasm::install(context),
+        }
+    }
+}
+
+/// The program to start for `cargo nextest`.
+pub(crate) fn nextest(context: &Context) -> Result<PathBuf> {
+    prebuilt::NEXTEST.find(context).context("cargo-nextest is missing")
+}
+
+/// The program to start for `cargo deny`.
+pub(crate) fn deny(context: &Context) -> Result<PathBuf> {
+    prebuilt::DENY.find(context).context("cargo-deny is missing")
+}
