@@ -9,7 +9,7 @@ mod worker;
 
 pub use ids::{AcceptorId, Boot, InstanceId, InvalidId, OutpostId, SandboxId, SessionId};
 pub use policy::{Policy, WorkerMode};
-pub use record::{Record, RecordedSnapshot, Standing};
+pub use record::{PinnedSnapshot, Record, RecordedSnapshot, Standing};
 pub use sandbox::{Sandbox, SandboxState, Snapshot, SnapshotPurpose, SnapshotRef, WorkerEnding};
 pub use session::{
     Claim, NetworkPolicy, NetworkRule, Owner, Phase, Platform, Session, SessionKind, SessionStatus,

@@ -19,7 +19,7 @@ pub struct Record {
     /// The snapshot that the session resumes from.
     pub newest_snapshot: Option<RecordedSnapshot>,
     /// Snapshots from which a restore failed for good; kept for people until their time to live is over.
-    pub pinned: Vec<RecordedSnapshot>,
+    pub pinned: Vec<PinnedSnapshot>,
     /// Snapshots that the backend cannot delete.
     pub undeletable: Vec<SnapshotRef>,
     /// Boots in a row that ended without having served.
@@ -41,6 +41,17 @@ pub struct RecordedSnapshot {
     pub taken_at: Timestamp,
     /// Whether this orchestrator knows that nothing newer exists.
     pub standing: Standing,
+}
+
+/// A snapshot from which a restore failed for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedSnapshot {
+    /// Which.
+    pub snapshot: RecordedSnapshot,
+    /// When the restore failed.
+    pub since: Timestamp,
+    /// Why, for people.
+    pub why: String,
 }
 
 /// How sure it is that a snapshot is the session's newest state.
@@ -79,12 +90,38 @@ impl Record {
         for boot in boots {
             record.newest_boot = record.newest_boot.max(boot);
         }
+        let newest_listed = record.newest_boot;
         for snapshot in snapshots {
             record.newest_boot = record.newest_boot.max(snapshot.boot);
             let newer = record.newest_snapshot.as_ref().is_none_or(|known| known.boot < snapshot.boot);
             if newer && snapshot.purpose == SnapshotPurpose::Resume {
                 record.newest_snapshot = Some(RecordedSnapshot::of(snapshot, Standing::Unverified));
             }
+        }
+        record.closed_boot = if newest_listed == record.newest_boot && newest_listed != Boot::NONE {
+            Boot::new(newest_listed.number() - 1)
+        } else {
+            record.newest_boot
+        };
+        record
+    }
+
+    /// The same record, whose newest snapshot is `snapshot`, or with `snapshot` left out when it is not for resuming.
+    #[must_use]
+    pub fn with_snapshot(&self, snapshot: &Snapshot) -> Self {
+        let mut record = self.clone();
+        if snapshot.purpose == SnapshotPurpose::Resume {
+            record.newest_snapshot = Some(RecordedSnapshot::of(snapshot, Standing::Verified));
+        }
+        record
+    }
+
+    /// The same record, whose newest snapshot cannot be restored from: pinned, and the session starts cold.
+    #[must_use]
+    pub fn with_pinned(&self, why: String, now: Timestamp) -> Self {
+        let mut record = self.clone();
+        if let Some(snapshot) = record.newest_snapshot.take() {
+            record.pinned.push(PinnedSnapshot { snapshot, since: now, why });
         }
         record
     }
