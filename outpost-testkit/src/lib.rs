@@ -1,1 +1,10 @@
-//! The conformance suite every Outpost provider passes, fault injection, virtual time and the simulated world.
+//! What Outpost is tested with, and what you test your own backend with.
+//!
+//! * [`conformance`]: the contracts of [`SandboxProvider`](outpost_core::ports::SandboxProvider) and
+//!   [`SnapshotStore`](outpost_core::ports::SnapshotStore) as one test per case, for any implementation.
+//! * [`memory`]: a backend and a store in memory, under virtual time.
+//! * [`clock`]: virtual time.
+
+pub mod clock;
+pub mod conformance;
+pub mod memory;
