@@ -3,6 +3,7 @@
 pub mod decide;
 pub mod engine;
 pub mod fleet;
+pub mod invariants;
 pub mod model;
 pub mod ports;
 pub mod reconciler;

@@ -1,11 +1,12 @@
 //! Taking in what was read: records, rows, sandboxes, snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::tracked::Tracked;
-use super::{Engine, NoticeKind};
+use super::{Engine, NoticeKind, QUEUE_GAP};
 use crate::decide::{Evidence, Reading, Sight};
 use crate::model::{Boot, Owner, Record, Sandbox, Session, SessionId, Snapshot};
 use crate::ports::{Error, Inventory, Listing, Stored, WatchEvent};
@@ -15,11 +16,15 @@ impl Engine {
         match result {
             Ok(records) => {
                 self.readable("the records", self.records.error.is_some());
-                self.records.succeeded(now, self.policy.list_interval);
+                self.records.succeeded(now, self.policy.list_interval, Duration::ZERO);
                 for (session, stored) in records {
                     self.tracked(&session).record.set(Some(stored));
-                    self.touch(&session);
                 }
+                // An inventory may have come before the records.
+                for tracked in self.sessions.values_mut() {
+                    tracked.rebuild(now);
+                }
+                self.dirty.extend(self.sessions.keys().cloned());
             }
             Err(error) => {
                 self.unreadable("the records", self.records.error.is_none(), &error);
@@ -54,7 +59,7 @@ impl Engine {
             }
         };
         self.readable("the queue", self.queue.error.is_some());
-        self.queue.succeeded(now, self.policy.list_interval);
+        self.queue.succeeded(now, self.policy.list_interval, QUEUE_GAP);
         self.counters.lists += 1;
         let mut present = BTreeSet::new();
         for session in listing.sessions {
@@ -91,7 +96,7 @@ impl Engine {
         match event {
             WatchEvent::Changed(session) => self.row_read(now, *session, Reading::Single, now),
             // Neither proves anything; a list does.
-            WatchEvent::Deleted(_) | WatchEvent::ListAgain => self.queue.ask(now),
+            WatchEvent::Deleted(_) | WatchEvent::ListAgain => self.queue.ask(now, QUEUE_GAP),
             WatchEvent::Disrupted(error) => {
                 self.notice(None, NoticeKind::Unreadable, format!("the watch is renewed: {error}"));
             }
@@ -131,7 +136,7 @@ impl Engine {
             }
         };
         self.readable("the backend", self.inventory.error.is_some());
-        self.inventory.succeeded(now, self.policy.inventory_interval);
+        self.inventory.succeeded(now, self.policy.inventory_interval, Duration::ZERO);
         let clock_before = std::mem::replace(&mut self.inventory_clock, self.inventory.began_clock);
         let mut here: BTreeMap<SessionId, (Vec<Sandbox>, Vec<Snapshot>)> = BTreeMap::new();
         for sandbox in inventory.sandboxes {

@@ -59,6 +59,9 @@ pub struct Engine {
     counters: Counters,
 }
 
+/// However many events ask for it, the queue is not listed more often.
+const QUEUE_GAP: Duration = Duration::from_secs(1);
+
 /// Something that is read again and again: when it is due, and how it went.
 #[derive(Debug, Default)]
 struct Poller {
@@ -84,20 +87,22 @@ impl Poller {
         begins
     }
 
-    fn ask(&mut self, now: Timestamp) {
+    /// Asks for a reading before its time, but not within `gap` of the last one, and not while readings fail.
+    fn ask(&mut self, now: Timestamp, gap: Duration) {
         if self.running.is_some() {
             self.again = true;
         } else if self.failures == 0 {
-            self.due = Some(now);
+            let soonest = self.last_success.map_or(now, |last| after(last, gap).max(now));
+            self.due = Some(self.due.map_or(soonest, |due| due.min(soonest)));
         }
     }
 
-    fn succeeded(&mut self, now: Timestamp, interval: Duration) {
+    fn succeeded(&mut self, now: Timestamp, interval: Duration, gap: Duration) {
         self.running = None;
         self.failures = 0;
         self.error = None;
         self.last_success = Some(now);
-        let pause = if std::mem::take(&mut self.again) { Duration::ZERO } else { interval };
+        let pause = if std::mem::take(&mut self.again) { gap } else { interval };
         self.due = Some(after(now, pause));
     }
 

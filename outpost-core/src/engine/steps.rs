@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::input::{ClaimChange, Performed, StepEnd, pause_after};
 use super::tracked::Tracked;
-use super::{Engine, NoticeKind};
+use super::{Engine, NoticeKind, QUEUE_GAP};
 use crate::decide::time::after;
 use crate::decide::{Reading, Sight, Step};
 use crate::model::{Boot, Phase, SandboxState, Session, SessionId};
@@ -25,7 +25,7 @@ impl Engine {
         }
         if touches_backend(&step) {
             tracked.needs_clock = clock;
-            self.inventory.ask(now);
+            self.inventory.ask(now, Duration::ZERO);
         }
         self.take_row(now, session, &step, performed.row);
         self.take_claim(now, session, performed.claim);
@@ -191,7 +191,7 @@ impl Engine {
             Err(error) => {
                 tracked.evidence.renewal_failed(now, error.retry_after());
                 if error.kind() == ErrorKind::NotFound {
-                    self.queue.ask(now);
+                    self.queue.ask(now, QUEUE_GAP);
                 }
                 self.notice(Some(session), NoticeKind::StepFailed, format!("renewing failed: {error}"));
             }
@@ -217,7 +217,7 @@ impl Engine {
             Err(error) => {
                 tracked.hold_back(now, error.retry_after());
                 self.notice(Some(session), NoticeKind::StepFailed, format!("extending failed: {error}"));
-                self.inventory.ask(now);
+                self.inventory.ask(now, Duration::ZERO);
             }
         }
         self.touch(session);
