@@ -316,3 +316,91 @@ impl Playback {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::UNIX_EPOCH;
+    const AWAKE: Option<&str> = Some("running");
+
+    fn at(secs: u64) -> Timestamp {
+        START + Duration::from_secs(secs)
+    }
+
+    fn exit(code: u8, after_ms: u64) -> Order {
+        Order::Exit { code, after_ms }
+    }
+
+    #[test]
+    fn command_is_given_once_to_a_worker_and_again_to_the_next_until_its_result_came() {
+        let mut playback = Playback::new(vec![Step::run("a"), Step::run("b")]);
+        let run = |number, command: &str| Order::Run { number, command: command.into() };
+        assert_eq!(playback.next(START, 1, AWAKE).0, run(1, "a"));
+        assert_eq!(playback.next(START, 1, AWAKE).0, Order::Idle);
+        assert_eq!(playback.next(START, 2, AWAKE).0, run(1, "a"));
+        playback.report(9, Some(0), String::new());
+        assert!(playback.results().is_empty());
+        playback.report(1, Some(0), String::new());
+        playback.report(1, Some(1), "again".into());
+        assert_eq!(playback.results().len(), 1);
+        assert_eq!(playback.next(START, 2, AWAKE).0, run(2, "b"));
+        assert!(!playback.is_finished());
+        playback.report(2, None, String::new());
+        assert!(playback.is_finished());
+    }
+
+    #[test]
+    fn word_said_before_its_wait_counts_once() {
+        let mut playback = Playback::new(vec![Step::wait("x"), Step::Crash { code: 1 }, Step::wait("x")]);
+        playback.go("x");
+        assert_eq!(playback.next(START, 1, AWAKE).0, exit(1, 0));
+        assert_eq!(playback.next(START, 2, AWAKE).0, Order::Idle);
+        assert_eq!(playback.left(), 1);
+        playback.go("x");
+        playback.next(START, 2, AWAKE);
+        assert!(playback.is_finished());
+    }
+
+    #[test]
+    fn pause_lasts_from_when_it_is_reached() {
+        let mut playback = Playback::new(vec![Step::Pause { ms: 5000 }, Step::Crash { code: 1 }]);
+        assert_eq!(playback.next(at(100), 1, AWAKE).0, Order::Idle);
+        assert_eq!(playback.wakes_at(), Some(at(105)));
+        assert_eq!(playback.next(at(104), 1, AWAKE).0, Order::Idle);
+        assert_eq!(playback.next(at(105), 1, AWAKE).0, exit(1, 0));
+    }
+
+    #[test]
+    fn lag_begins_when_the_worker_has_left() {
+        let script =
+            vec![Step::ExitLate { ms: 2000 }, Step::StatusLag { ms: 3000 }, Step::Suspend, Step::Suspend];
+        let mut playback = Playback::new(script);
+        let (order, changes) = playback.next(START, 1, AWAKE);
+        assert_eq!(order, exit(0, 2000));
+        assert_eq!(changes, [StatusChange { at: at(5), status: "suspended".into() }]);
+        let (order, changes) = playback.next(START, 2, AWAKE);
+        assert_eq!(order, exit(0, 0), "manners hold for one ending");
+        assert_eq!(changes[0].at, START);
+    }
+
+    #[test]
+    fn worker_is_told_to_leave_as_long_as_its_session_sleeps_and_never_stays_after_it_was_told() {
+        let mut playback = Playback::new(vec![Step::run("a"), Step::run("b")]);
+        playback.next(START, 1, AWAKE);
+        assert_eq!(playback.next(START, 1, Some("suspended")).0, exit(0, 0));
+        assert_eq!(playback.next(START, 1, AWAKE).0, exit(0, 0), "the answer may have been lost");
+        let next = playback.next(START, 2, AWAKE).0;
+        assert_eq!(next, Order::Run { number: 2, command: "b".into() }, "what was cut short is over");
+    }
+
+    #[test]
+    fn ending_after_a_hang_is_not_noticed() {
+        let mut playback =
+            Playback::new(vec![Step::Hang, Step::StatusLag { ms: 1000 }, Step::Terminate, Step::run("a")]);
+        let (order, changes) = playback.next(START, 1, AWAKE);
+        assert_eq!(order, Order::Hang);
+        assert_eq!(changes, [StatusChange { at: at(1), status: "terminated".into() }]);
+        assert_eq!(playback.left(), 1);
+    }
+}

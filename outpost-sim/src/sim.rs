@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) fleet: Fleet,
     pub(crate) playbacks: BTreeMap<String, Playback>,
     pub(crate) workers: Vec<WorkerView>,
+    /// Workers that wait for an order right now.
+    pub(crate) polling: BTreeSet<u64>,
     pub(crate) faults: FaultTable,
     pub(crate) requests: RequestLog,
     pub(crate) publication: Publication,
@@ -87,6 +89,7 @@ impl Sim {
             fleet: Fleet::new(options.fleet),
             playbacks: BTreeMap::new(),
             workers: Vec::new(),
+            polling: BTreeSet::new(),
             faults: FaultTable::new(options.seed),
             requests: RequestLog::default(),
             publication: options.publication,

@@ -68,6 +68,8 @@ pub struct WorkerView {
     pub connected_at: Timestamp,
     /// Whether its connect token was the newest one then.
     pub token: Freshness,
+    /// An earlier worker of the session that was certainly alive when this one came.
+    pub overlaps: Option<u64>,
     /// The names of its environment.
     pub env_names: Vec<String>,
     /// Names that the documented contract of `devin-remote serve` does not have.

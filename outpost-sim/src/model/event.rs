@@ -81,9 +81,9 @@ impl Fleet {
         (events, Position(self.version()))
     }
 
-    /// Drops the whole history: every cursor from before now is refused by the watch with 410.
+    /// Drops the whole history: every cursor that was handed out by now is refused by the watch with 410.
     pub fn forget_history(&mut self, now: Timestamp) {
-        let now = self.tick(now);
+        let now = self.tick(now + std::time::Duration::from_micros(1));
         self.first_event += self.events.len() as u64;
         self.events.clear();
         self.forgotten = Some(now);

@@ -13,6 +13,8 @@ mod fleet;
 mod list;
 mod options;
 mod outposts;
+#[cfg(test)]
+mod properties;
 mod refusal;
 mod row;
 #[cfg(test)]

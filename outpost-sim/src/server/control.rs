@@ -8,7 +8,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 
 use super::detail;
-use crate::control::{Control, Op};
+use crate::control::{Control, ControlError, Op};
 use crate::sim::Sim;
 
 pub(crate) fn routes() -> Router<Sim> {
@@ -19,7 +19,10 @@ async fn carry_out(State(sim): State<Sim>, op: Result<Json<Op>, JsonRejection>) 
     match op {
         Ok(Json(op)) => match sim.call(op) {
             Ok(value) => Json(value).into_response(),
-            Err(refusal) => detail(StatusCode::CONFLICT, refusal.to_string()),
+            // The client says once more that it is a refusal.
+            Err(ControlError::Refused(why) | ControlError::Unreachable(why)) => {
+                detail(StatusCode::CONFLICT, why)
+            }
         },
         Err(rejection) => detail(StatusCode::UNPROCESSABLE_ENTITY, rejection.body_text()),
     }

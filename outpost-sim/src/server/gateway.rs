@@ -17,13 +17,16 @@ use tokio::time::Instant;
 use super::detail;
 use crate::control::WorkerView;
 use crate::model::Freshness;
-use crate::script::{Order, Playback};
+use crate::script::Order;
 use crate::sim::{Sim, State as SimState};
 
 /// How long a poll waits for an order.
 const POLL: Duration = Duration::from_secs(10);
 /// How often a poll looks for what comes by the passing of time alone.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the end of a worker may take to show in its connection.
+const GONE_WITHIN: Duration = Duration::from_millis(500);
 
 /// The environment that the documented contract of `devin-remote serve` allows.
 const REMOTE_ENV: [&str; 16] = [
@@ -92,6 +95,10 @@ async fn hello(
     headers: HeaderMap,
     Json(hello): Json<Hello>,
 ) -> Response {
+    let gone_by = Instant::now() + GONE_WITHIN;
+    while sim.with(|state, _| state.alive(&session_id)).is_some() && Instant::now() < gone_by {
+        tokio::time::sleep(LOOK).await;
+    }
     let welcome = sim.with(|state, now| {
         let token = state.authorize(&session_id, &headers)?;
         if state.fleet.row(&session_id).is_some_and(|row| row.spec.session_status == "pending") {
@@ -113,6 +120,7 @@ async fn next(
 ) -> Response {
     let until = Instant::now() + POLL;
     let mut changed = sim.subscribe();
+    let _poll = Poll::open(&sim, ask.worker);
     loop {
         changed.borrow_and_update();
         let answer = sim.with(|state, now| {
@@ -155,7 +163,31 @@ async fn report(
     }
 }
 
+/// An open poll: proof that its worker is alive, as its connection falls with its process.
+struct Poll {
+    sim: Sim,
+    worker: u64,
+}
+
+impl Poll {
+    fn open(sim: &Sim, worker: u64) -> Self {
+        sim.with(|state, _| state.polling.insert(worker));
+        Self { sim: sim.clone(), worker }
+    }
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        self.sim.with(|state, _| state.polling.remove(&self.worker));
+    }
+}
+
 impl SimState {
+    fn alive(&self, session_id: &str) -> Option<u64> {
+        let here = |seen: &&WorkerView| seen.session_id == session_id && self.polling.contains(&seen.worker);
+        self.workers.iter().rev().find(here).map(|seen| seen.worker)
+    }
+
     fn authorize(&self, session_id: &str, headers: &HeaderMap) -> Option<Freshness> {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         self.fleet.check_token(session_id, value.strip_prefix("Bearer ")?)
@@ -163,6 +195,7 @@ impl SimState {
 
     fn admit(&mut self, now: Timestamp, session_id: String, hello: Hello, token: Freshness) -> Welcome {
         let worker = self.workers.len() as u64 + 1;
+        let overlaps = self.alive(&session_id);
         let allowed = |name: &str| REMOTE_ENV.contains(&name) || SHELL_ENV.contains(&name);
         self.workers.push(WorkerView {
             worker,
@@ -173,6 +206,7 @@ impl SimState {
             repos_here: hello.repos_here,
             connected_at: now,
             token,
+            overlaps,
             unexpected_env: hello.env_names.iter().filter(|name| !allowed(name)).cloned().collect(),
             env_names: hello.env_names,
             fleet_token_in: hello.fleet_token_in,

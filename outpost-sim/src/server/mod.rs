@@ -67,9 +67,10 @@ async fn record(State(sim): State<Sim>, request: Request, next: Next) -> Respons
     let endpoint = endpoint_of(&request);
     let method = request.method().to_string();
     let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+    let number =
+        sim.with(|state, at| state.requests.came(RequestSeen { at, endpoint, method, path, status: None }));
     let response = next.run(request).await;
-    let status = response.status().as_u16();
-    sim.with(|state, at| state.requests.record(RequestSeen { at, endpoint, method, path, status }));
+    sim.with(|state, _| state.requests.answered(number, response.status().as_u16()));
     response
 }
 

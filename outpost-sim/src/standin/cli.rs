@@ -144,7 +144,7 @@ impl Start {
             return code;
         }
         self.log_serving(session_id);
-        let renewals = queue.renew_in_background(session_id);
+        let renewals = queue.renew_in_background(session_id, &entry);
         let serving =
             Serving { mode: "cli", gateway_url, token: token.into(), session_id: session_id.to_owned() };
         let code = serving.serve();
@@ -228,18 +228,26 @@ impl Queue {
         Ok(row.and_then(|row| row["metadata"]["session_id"].as_str()).map(str::to_owned))
     }
 
-    /// Renews until the answer is dropped.
-    fn renew_in_background(&self, session_id: &str) -> mpsc::Sender<()> {
-        /// A third of the shortest time to live that simulators use in earnest.
-        const EVERY: Duration = Duration::from_secs(20);
+    /// Renews in good time, again and again, until the answer is dropped.
+    fn renew_in_background(&self, session_id: &str, entry: &Value) -> mpsc::Sender<()> {
         let (stop, stopped) = mpsc::channel::<()>();
         let (queue, session_id) = (self.clone(), session_id.to_owned());
+        let mut rest = time_to_renewal(entry);
         thread::spawn(move || {
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
                 // A renewal that fails is tried again at the next turn; a lost claim shows at the gateway.
-                let _ = queue.post(&session_id, "claim");
+                if let Ok(entry) = queue.post(&session_id, "claim") {
+                    rest = time_to_renewal(&entry);
+                }
             }
         });
         stop
     }
+}
+
+/// A third of what is left of the claim.
+fn time_to_renewal(entry: &Value) -> Duration {
+    let deadline = entry["status"]["claim_deadline"].as_i64().unwrap_or_default();
+    let left = deadline - jiff::Timestamp::now().as_second();
+    Duration::from_secs(u64::try_from(left / 3).unwrap_or_default().clamp(1, 60))
 }
