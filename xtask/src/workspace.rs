@@ -1,6 +1,7 @@
 //! What cargo says of our own packages.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -18,6 +19,7 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
+    manifest_path: PathBuf,
     pub(crate) rust_version: Option<String>,
     pub(crate) features: BTreeMap<String, Vec<String>>,
     pub(crate) dependencies: Vec<Dependency>,
@@ -52,6 +54,11 @@ impl Workspace {
 }
 
 impl Package {
+    /// The folder that it lies in.
+    pub(crate) fn dir(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(Path::new("/"))
+    }
+
     /// The names of its targets of one kind (`bin`, `bench`, `example`, `lib`, …).
     pub(crate) fn targets(&self, kind: &str) -> impl Iterator<Item = &str> {
         self.targets
@@ -62,5 +69,19 @@ impl Package {
 
     pub(crate) fn has_target(&self, kind: &str, name: &str) -> bool {
         self.targets(kind).any(|other| other == name)
+    }
+
+    /// A package with nothing to it but its dependencies.
+    #[cfg(test)]
+    pub(crate) fn for_test(name: &str, dependencies: Vec<Dependency>) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: "0.1.0".to_owned(),
+            manifest_path: PathBuf::from("/Cargo.toml"),
+            rust_version: Some("1.95".to_owned()),
+            features: BTreeMap::new(),
+            dependencies,
+            targets: Vec::new(),
+        }
     }
 }

@@ -11,18 +11,48 @@ use crate::workspace::{Package, Workspace};
 
 const XTASK: &str = "xtask";
 
+/// As in our own workspace, so that what is built already serves here as well.
+const PROFILE: &str = "\
+[profile.dev]
+debug = \"line-tables-only\"
+[profile.dev.package.\"*\"]
+debug = false
+";
+
 pub(super) fn run(context: &Context) -> Result<()> {
     let workspace = Workspace::read(context)?;
     let packages: Vec<&Package> = workspace.packages.iter().filter(|package| package.name != XTASK).collect();
-    Cmd::cargo(context)
-        // What is not committed yet is packaged too: the point is that it would pass.
-        .args(["package", "--workspace", "--exclude", XTASK, "--allow-dirty", "--quiet"])
-        .run()?;
     let outside = Outside::new(context)?;
-    let unpacked =
-        packages.iter().map(|package| outside.unpack(context, package)).collect::<Result<Vec<_>>>()?;
+    let mut unpacked = Vec::new();
+    for package in &packages {
+        outside.package(context, package, &beneath(package, &packages))?;
+        unpacked.push(outside.unpack(context, package)?);
+    }
     outside.write_stranger(context, &unpacked)?;
     outside.run_stranger(context)
+}
+
+/// What a package depends on among ours: its own dependencies of every kind, and what these need in their turn.
+fn beneath<'a>(package: &Package, ours: &[&'a Package]) -> Vec<&'a Package> {
+    let mut found: Vec<&Package> = Vec::new();
+    let mut names: Vec<&str> =
+        package.dependencies.iter().map(|dependency| dependency.name.as_str()).collect();
+    while let Some(name) = names.pop() {
+        let Some(next) = ours.iter().find(|other| other.name == name && other.name != package.name) else {
+            continue;
+        };
+        if !found.iter().any(|other| other.name == name) {
+            found.push(next);
+            names.extend(
+                next.dependencies
+                    .iter()
+                    .filter(|d| d.kind.as_deref() != Some("dev"))
+                    .map(|d| d.name.as_str()),
+            );
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
 }
 
 /// A folder outside the workspace, gone when this is dropped.
@@ -52,6 +82,17 @@ impl Outside {
         ensure!(!dir.starts_with(&context.root), "{} lies in the workspace", dir.display());
         fs::create_dir_all(dir.join("stranger/src"))?;
         Ok(Self { dir })
+    }
+
+    /// Packages one and builds it from its package.
+    fn package(&self, context: &Context, package: &Package, beneath: &[&Package]) -> Result<()> {
+        let config = self.dir.join("packaging.toml");
+        fs::write(&config, packaging_config(beneath))?;
+        Cmd::cargo(context)
+            // What is not committed yet is packaged too: the point is that it would pass.
+            .args(["package", "--quiet", "--allow-dirty", "--package", &package.name, "--config"])
+            .arg(&config)
+            .run()
     }
 
     fn unpack(&self, context: &Context, package: &Package) -> Result<Unpacked> {
@@ -96,22 +137,25 @@ fn stranger_manifest(unpacked: &[Unpacked]) -> String {
     for package in unpacked.iter().filter(|package| package.is_library) {
         text += &format!("{} = \"{}\"\n", package.name, package.version);
     }
-    text += "\n[patch.crates-io]\n";
-    for package in unpacked.iter().filter(|package| package.is_library) {
-        text += &format!("{} = {{ path = {:?} }}\n", package.name, as_text(&package.dir));
-    }
-    // As in our own workspace, so that what is built already serves here as well.
-    text += "\n[profile.dev]\ndebug = \"line-tables-only\"\n\n[profile.dev.package.\"*\"]\ndebug = false\n";
-    text
+    let libraries = unpacked.iter().filter(|package| package.is_library);
+    text + &patches(libraries.map(|package| (package.name.as_str(), package.dir.as_path()))) + PROFILE
 }
 
-fn as_text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+/// The registry has packages of other people under some of our names, and cargo would take those: what is packaged
+/// from here is never published, and so finds its own kind only by a patch.
+fn packaging_config(beneath: &[&Package]) -> String {
+    patches(beneath.iter().map(|package| (package.name.as_str(), package.dir()))) + PROFILE
+}
+
+fn patches<'a>(packages: impl Iterator<Item = (&'a str, &'a Path)>) -> String {
+    let lines = packages.map(|(name, dir)| format!("{name} = {{ path = {:?} }}\n", dir.to_string_lossy()));
+    format!("\n[patch.crates-io]\n{}\n", lines.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Dependency;
 
     #[test]
     fn a_stranger_depends_on_libraries_by_version_and_gets_them_from_the_packages() {
@@ -125,5 +169,28 @@ mod tests {
         assert!(text.contains("\noutpost-core = \"0.1.0\"\n"), "{text}");
         assert!(text.contains("\noutpost-core = { path = \"/there/outpost-core-0.1.0\" }\n"), "{text}");
         assert!(!text.contains("outpost-tool"), "{text}");
+    }
+
+    #[test]
+    fn a_package_is_built_on_all_of_ours_that_it_needs_and_on_no_other() {
+        let package = |name: &str, dependencies: &[(&str, Option<&str>)]| {
+            let dependency = |(name, kind): &(&str, Option<&str>)| Dependency {
+                name: (*name).to_owned(),
+                kind: kind.map(ToOwned::to_owned),
+            };
+            Package::for_test(name, dependencies.iter().map(dependency).collect())
+        };
+        let all = [
+            package("core", &[("serde", None)]),
+            package("api", &[("core", None)]),
+            package("kit", &[("api", None), ("other", Some("dev"))]),
+            package("app", &[("kit", Some("dev"))]),
+            package("other", &[]),
+        ];
+        let all: Vec<&Package> = all.iter().collect();
+        let names =
+            |package: &Package| beneath(package, &all).iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(all[3]), ["api", "core", "kit"]);
+        assert_eq!(names(all[0]), [""; 0]);
     }
 }

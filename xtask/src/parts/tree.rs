@@ -121,20 +121,11 @@ mod tests {
     use crate::workspace::Dependency;
 
     fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
-        Package {
-            name: name.to_owned(),
-            version: "0.1.0".to_owned(),
-            rust_version: Some("1.95".to_owned()),
-            features: Default::default(),
-            dependencies: dependencies
-                .iter()
-                .map(|(name, kind)| Dependency {
-                    name: (*name).to_owned(),
-                    kind: kind.map(ToOwned::to_owned),
-                })
-                .collect(),
-            targets: Vec::new(),
-        }
+        let dependency = |(name, kind): &(&str, Option<&str>)| Dependency {
+            name: (*name).to_owned(),
+            kind: kind.map(ToOwned::to_owned),
+        };
+        Package::for_test(name, dependencies.iter().map(dependency).collect())
     }
 
     #[test]

@@ -66,17 +66,9 @@ mod tests {
     use crate::workspace::{Package, Target};
 
     fn workspace() -> Workspace {
-        let target = Target { name: "process".to_owned(), kind: vec!["example".to_owned()] };
-        Workspace {
-            packages: vec![Package {
-                name: "outpost".to_owned(),
-                version: "0.1.0".to_owned(),
-                rust_version: None,
-                features: Default::default(),
-                dependencies: Vec::new(),
-                targets: vec![target],
-            }],
-        }
+        let mut package = Package::for_test("outpost", Vec::new());
+        package.targets.push(Target { name: "process".to_owned(), kind: vec!["example".to_owned()] });
+        Workspace { packages: vec![package] }
     }
 
     #[test]
