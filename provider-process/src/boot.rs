@@ -1,0 +1,179 @@
+//! One boot's directory: its paths, and what its files and processes say of it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use outpost_core::model::{MachineEnv, Sandbox, SandboxId, SandboxState};
+
+use crate::fault::{During as _, Fault};
+use crate::layout::{Layout, private_dir};
+use crate::meta::{Progress, SandboxMeta};
+use crate::processes::{Marks, Recorded, machine_boot};
+use crate::settings::Settings;
+
+/// A sandbox on disk.
+#[derive(Debug, Clone)]
+pub(crate) struct BootDir {
+    pub(crate) meta: SandboxMeta,
+    pub(crate) dir: PathBuf,
+    pub(crate) tmp: PathBuf,
+}
+
+impl BootDir {
+    /// Finds a sandbox: at its session's place, or aside when a newer boot has that.
+    pub(crate) fn find(layout: &Layout, id: &SandboxId) -> Result<Option<Self>, Fault> {
+        for dir in [layout.newest(&id.session), layout.displaced(id)] {
+            match SandboxMeta::read(&dir)? {
+                Some(meta) if meta.id() == *id && meta.instance == *layout.instance() => {
+                    return Ok(Some(Self { tmp: layout.tmp(id), meta, dir }));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the directories that a sandbox without a snapshot has, and those of a boot with one.
+    pub(crate) fn make_dirs(dir: &Path) -> Result<(), Fault> {
+        for part in ["disk/home", "disk/workspace/repos", "disk/state", "run"] {
+            private_dir(&dir.join(part)).during(|| format!("make {part} of the sandbox"))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn run(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.dir.join("disk")
+    }
+
+    /// The word that begins the files of this boot's supervisor.
+    pub(crate) fn word(&self) -> String {
+        format!("boot-{}", self.meta.boot)
+    }
+
+    /// The machine's part of the worker's environment.
+    pub(crate) fn machine_env(&self, settings: &Settings) -> MachineEnv {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
+        let mut machine = MachineEnv::default();
+        machine.home = text(self.disk().join("home"));
+        machine.user = user.map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
+        machine.path = settings.path.clone();
+        machine.tmpdir = text(self.tmp.clone());
+        machine.lang = settings.lang.clone();
+        machine.state_dir = text(self.disk().join("state"));
+        machine.more = settings.machine_env.clone();
+        machine
+    }
+
+    /// By what its processes are known.
+    pub(crate) fn marks(&self) -> Result<Marks, Fault> {
+        let same_machine_boot = self.meta.machine_boot == machine_boot();
+        let known = |file| Ok::<_, Fault>(self.recorded(file)?.filter(|_| same_machine_boot));
+        Ok(Marks {
+            supervisor: known("supervisor")?,
+            worker: known("worker")?,
+            tmp: self.tmp.clone(),
+            dir: self.dir.clone(),
+        })
+    }
+
+    /// Whether the supervisor has said that it started the worker.
+    pub(crate) fn is_launched(&self) -> Result<bool, Fault> {
+        Ok(self.recorded("worker")?.is_some())
+    }
+
+    /// What it is listed as.
+    pub(crate) fn sandbox(&self) -> Result<Sandbox, Fault> {
+        Ok(Sandbox {
+            id: self.meta.id(),
+            state: self.state()?,
+            started_at: self.meta.started_at,
+            expires_at: None,
+            restored_from: self.meta.restored_from.clone(),
+        })
+    }
+
+    /// What has become of it.
+    pub(crate) fn state(&self) -> Result<SandboxState, Fault> {
+        match self.meta.progress {
+            Progress::Removing => return Ok(SandboxState::Stopping),
+            Progress::Prepared => return Ok(SandboxState::Starting),
+            Progress::Launched => {}
+        }
+        let marks = self.marks()?;
+        if marks.worker.as_ref().is_some_and(Recorded::is_alive) {
+            return Ok(SandboxState::Running);
+        }
+        let supervised = marks.supervisor.as_ref().is_some_and(Recorded::is_alive);
+        // Read after the look at the processes: a supervisor writes it down before it goes.
+        if let Some(code) = self.exit_code()? {
+            return Ok(SandboxState::Exited { code: Some(code) });
+        }
+        Ok(match (marks.worker.is_some(), supervised) {
+            (true, true) => SandboxState::Running,
+            (false, true) => SandboxState::Starting,
+            (_, false) => SandboxState::Exited { code: None },
+        })
+    }
+
+    fn exit_code(&self) -> Result<Option<i32>, Fault> {
+        Ok(self.words("exit")?.and_then(|words| words.first()?.parse().ok()))
+    }
+
+    fn recorded(&self, file: &str) -> Result<Option<Recorded>, Fault> {
+        Ok(self.words(file)?.and_then(|words| {
+            let [pid, started] = words.as_slice() else { return None };
+            Some(Recorded { pid: pid.parse().ok()?, started: started.clone() })
+        }))
+    }
+
+    /// The words of a file of the supervisor's after the one that names the boot; `None` when there is no file, or one
+    /// of another boot.
+    fn words(&self, file: &str) -> Result<Option<Vec<String>>, Fault> {
+        let path = self.run().join(file);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Fault::io(format_args!("read {}", path.display()), &error)),
+        };
+        let mut words = text.split_whitespace().map(str::to_owned);
+        Ok((words.next() == Some(self.word())).then(|| words.collect()))
+    }
+}
+
+/// Every sandbox of the instance.
+pub(crate) fn all(layout: &Layout) -> Result<Vec<BootDir>, Fault> {
+    let mut found = Vec::new();
+    for name in names_in(&layout.sandboxes())? {
+        if !layout.owns_directory(&name) {
+            continue;
+        }
+        let dir = layout.sandboxes().join(&name);
+        match SandboxMeta::read(&dir)? {
+            Some(meta) if meta.instance == *layout.instance() => {
+                found.push(BootDir { tmp: layout.tmp(&meta.id()), meta, dir });
+            }
+            // Taken away between the look into the directory and this one; it comes whole, so it cannot lack the file.
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The names in a directory that are UTF-8: all of ours are.
+pub(crate) fn names_in(dir: &Path) -> Result<Vec<String>, Fault> {
+    let what = || format!("list {}", dir.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).during(what)? {
+        if let Ok(name) = entry.during(what)?.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,109 @@
+//! Starting a boot's supervisor, and through it the worker.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use outpost_core::model::{SUPERVISOR, WorkerProgram, WorkerSpec};
+use outpost_core::ports::ErrorKind;
+use secrecy::ExposeSecret as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::boot::BootDir;
+use crate::fault::{During as _, Fault};
+use crate::settings::Settings;
+use crate::tasks::Cancel;
+
+/// Puts the worker's executable into the boot's directory and answers what to call it by.
+pub(crate) fn install_program(run: &Path, program: &WorkerProgram) -> Result<String, Fault> {
+    match program {
+        WorkerProgram::Installed { path } => Ok(path.clone()),
+        WorkerProgram::File { path, .. } => {
+            let name = path.file_name().ok_or_else(|| {
+                Fault::new(ErrorKind::Invalid, format!("the worker's program {} has no name", path.display()))
+            })?;
+            let bin = run.join("bin");
+            let inside = bin.join(name);
+            let what = || format!("put the worker's program {} into the sandbox", path.display());
+            fs::create_dir_all(&bin).during(what)?;
+            // A link needs no open file, so that nothing that is forked meanwhile can keep it from being executed; a
+            // copy is for other file systems.
+            if fs::hard_link(path, &inside).is_err() {
+                fs::copy(path, &inside).during(what)?;
+                fs::set_permissions(&inside, fs::Permissions::from_mode(0o555)).during(what)?;
+            }
+            Ok(inside.to_string_lossy().into_owned())
+        }
+        WorkerProgram::Fetch { .. } => {
+            Err(Fault::new(ErrorKind::Unsupported, "the worker's program must be a file of this machine"))
+        }
+        _ => Err(Fault::new(ErrorKind::Unsupported, "this kind of program is not known here")),
+    }
+}
+
+/// Starts the supervisor and waits until it has started the worker. The worker's environment goes through a pipe; only
+/// the worker reads it.
+pub(crate) async fn launch(
+    boot: &BootDir,
+    worker: &WorkerSpec,
+    program: &str,
+    settings: &Settings,
+    cancel: &Cancel,
+) -> Result<(), Fault> {
+    let script = boot.run().join("supervisor.sh");
+    fs::write(&script, SUPERVISOR).during(|| "write the supervisor")?;
+    let log = fs::OpenOptions::new().create(true).append(true).open(boot.run().join("log"));
+    let log = log.during(|| "open the log")?;
+
+    let mut child = Command::new(&settings.shell)
+        .arg(&script)
+        .args([boot.run(), workspace(boot)])
+        .args([&boot.word(), "leave", program])
+        .args(worker.arguments())
+        .env_clear()
+        .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", settings.path))
+        .current_dir(boot.run())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(log)
+        // A signal that a terminal sends to Outpost's group must not end the sessions.
+        .process_group(0)
+        .spawn()
+        .during(|| format!("start {}", settings.shell.display()))?;
+
+    let environment = worker.environment(&boot.machine_env(settings)).to_shell();
+    if let Some(mut input) = child.stdin.take() {
+        // If the supervisor is gone this fails, and the wait below says so.
+        let _ = input.write_all(environment.expose_secret().as_bytes()).await;
+        let _ = input.shutdown().await;
+    }
+
+    let deadline = Instant::now() + settings.launch_timeout;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if boot.is_launched()? {
+            // Reaps it whenever it ends; when this process ends first, that is init's.
+            tokio::spawn(async move { child.wait().await });
+            return Ok(());
+        }
+        cancel.check()?;
+        if let Some(status) = child.try_wait().during(|| "ask for the supervisor")?
+            && !boot.is_launched()?
+        {
+            let why = format!("the supervisor ended before it started the worker: {status}");
+            return Err(Fault::new(ErrorKind::Unexpected, why));
+        }
+        if Instant::now() >= deadline {
+            return Err(Fault::new(ErrorKind::Unavailable, "the worker's process did not appear in time"));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn workspace(boot: &BootDir) -> PathBuf {
+    boot.disk().join("workspace")
+}

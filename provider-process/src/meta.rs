@@ -1,0 +1,114 @@
+//! The small files beside a sandbox and beside a snapshot.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use outpost_core::model::{
+    Boot, InstanceId, SandboxId, SessionId, Snapshot, SnapshotPurpose, SnapshotRef, WorkerEnding,
+};
+use outpost_core::ports::ErrorKind;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{During as _, Fault};
+use crate::layout::write_durably;
+
+/// `meta.json` of a sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SandboxMeta {
+    pub(crate) instance: InstanceId,
+    pub(crate) session: SessionId,
+    pub(crate) boot: Boot,
+    pub(crate) started_at: Timestamp,
+    pub(crate) restored_from: Option<SnapshotRef>,
+    /// Which start of the machine its processes belong to; after another one none of them can be alive.
+    pub(crate) machine_boot: Option<String>,
+    pub(crate) progress: Progress,
+    /// Written before KILL is sent.
+    pub(crate) ending: WorkerEnding,
+}
+
+/// How far a sandbox's life has come, as far as its processes cannot tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Progress {
+    /// Its disk is ready; no process was ever started.
+    Prepared,
+    /// Its supervisor was, or is just being, started.
+    Launched,
+    /// It is being removed.
+    Removing,
+}
+
+impl SandboxMeta {
+    pub(crate) fn id(&self) -> SandboxId {
+        SandboxId::new(self.session.clone(), self.boot)
+    }
+
+    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, Fault> {
+        read_json(&dir.join("meta.json"))
+    }
+
+    pub(crate) fn write(&self, dir: &Path) -> Result<(), Fault> {
+        write_json(&dir.join("meta.json"), self)
+    }
+}
+
+/// `<reference>.json` of a snapshot. A snapshot exists when this file does: it is the last to be written and the first
+/// to be deleted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SnapshotMeta {
+    pub(crate) instance: InstanceId,
+    pub(crate) session: SessionId,
+    pub(crate) boot: Boot,
+    pub(crate) purpose: SnapshotPurpose,
+    pub(crate) taken_at: Timestamp,
+    pub(crate) ending: WorkerEnding,
+    pub(crate) size_bytes: u64,
+    /// Of the archive's bytes, in hexadecimal.
+    pub(crate) sha256: String,
+    /// What could not be saved as it was, for people; at most a few.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl SnapshotMeta {
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, Fault> {
+        read_json(path)
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Fault> {
+        write_json(path, self)
+    }
+
+    pub(crate) fn listed(&self, reference: SnapshotRef) -> Snapshot {
+        Snapshot {
+            reference,
+            session: self.session.clone(),
+            boot: self.boot,
+            taken_at: self.taken_at,
+            size_bytes: Some(self.size_bytes),
+            ending: self.ending,
+            purpose: self.purpose,
+        }
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Fault::io(format_args!("read {}", path.display()), &error)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|error| {
+        let what = "is damaged; restore it or move its directory away";
+        Fault::new(ErrorKind::Invalid, format!("{} {what}: {error}", path.display()))
+    })
+}
+
+fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Fault> {
+    let text = serde_json::to_vec_pretty(value)
+        .map_err(|error| Fault::new(ErrorKind::Unexpected, format!("encode {}: {error}", path.display())))?;
+    write_durably(path, &text).during(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,277 @@
+//! The provider: who may do what when, and the port's answers.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use outpost_core::model::{
+    InstanceId, Sandbox, SandboxId, SandboxState, SessionId, Snapshot, SnapshotPurpose, SnapshotRef,
+    WorkerEnding,
+};
+use outpost_core::ports::{
+    Capabilities, Error, ErrorKind, Inventory, Removed, SandboxProvider, Saving, StartSpec, Started, Stopped,
+};
+
+use crate::boot::{self, BootDir, names_in};
+use crate::ending::end_all;
+use crate::fault::{Fault, blocking};
+use crate::layout::Layout;
+use crate::meta::SnapshotMeta;
+use crate::remove::remove;
+use crate::save::save;
+use crate::settings::{BuildError, Builder, Settings};
+use crate::start::start;
+use crate::sweep::sweep;
+use crate::tasks::{Cancel, Tasks};
+use crate::{NAME, lock};
+
+/// Sandboxes as process groups in directories of this machine. What it does and does not do stands at the head of this
+/// crate.
+///
+/// One process an instance and state directory: it holds a lock. Dropping it ends no worker; saves and starts that are
+/// under way are called off and leave nothing half-done. It needs a tokio runtime with time and I/O.
+#[derive(Debug)]
+pub struct ProcessProvider {
+    inner: Arc<Inner>,
+}
+
+impl ProcessProvider {
+    /// Begins to make a provider for `instance` that keeps everything under `state_dir`.
+    pub fn builder(state_dir: impl AsRef<Path>, instance: InstanceId) -> Builder {
+        Builder::new(state_dir.as_ref(), instance)
+    }
+
+    pub(crate) fn open(builder: Builder) -> Result<Self, BuildError> {
+        let Builder { state_dir, instance, settings } = builder;
+        let usable = state_dir.is_absolute() && state_dir.to_str().is_some_and(|text| !text.contains('\n'));
+        if !usable {
+            return Err(BuildError::Path { path: state_dir });
+        }
+        let unusable = |why: String| BuildError::Unusable { path: state_dir.clone(), why };
+        let layout = Layout::new(state_dir.clone(), instance.clone());
+        layout.prepare().map_err(|error| unusable(error.to_string()))?;
+        // Working directories are seen without links, so the paths that they are compared with have none.
+        let resolved = state_dir.canonicalize().map_err(|error| unusable(error.to_string()))?;
+        let layout = Layout::new(resolved, instance);
+        let held = lock::take(&layout, &state_dir)?;
+        sweep(&layout).map_err(|fault| unusable(fault.message))?;
+        let inner = Inner {
+            layout,
+            settings,
+            moving: RwLock::default(),
+            turns: Mutex::default(),
+            starts: Tasks::default(),
+            stops: Tasks::default(),
+            saves: Tasks::default(),
+            removals: Tasks::default(),
+            _held: held,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl Drop for ProcessProvider {
+    fn drop(&mut self) {
+        self.inner.starts.cancel_all();
+        self.inner.saves.cancel_all();
+    }
+}
+
+/// What the provider and its tasks share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) settings: Settings,
+    /// Held for reading while directories are listed, for writing while one changes its name.
+    moving: RwLock<()>,
+    turns: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
+    starts: Tasks<SandboxId, Started>,
+    stops: Tasks<SandboxId, WorkerEnding>,
+    saves: Tasks<(SandboxId, SnapshotPurpose), Snapshot>,
+    removals: Tasks<SandboxId, ()>,
+    _held: File,
+}
+
+impl Inner {
+    /// Finds a sandbox.
+    pub(crate) fn find(&self, id: &SandboxId) -> Result<Option<BootDir>, Fault> {
+        let _listing = self.listing();
+        BootDir::find(&self.layout, id)
+    }
+
+    pub(crate) fn moving(&self) -> RwLockWriteGuard<'_, ()> {
+        self.moving.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listing(&self) -> RwLockReadGuard<'_, ()> {
+        self.moving.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever changes something of a session holds its turn meanwhile.
+    pub(crate) fn turn(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(session).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::new(tokio::sync::Mutex::new(()));
+        turns.insert(session.clone(), Arc::downgrade(&turn));
+        turn
+    }
+
+    /// Ends a start, a save and the grace of a stop of a sandbox that nobody wants any more.
+    pub(crate) async fn call_off(&self, id: &SandboxId) {
+        self.starts.cancel(id).await;
+        self.stops.cancel(id).await;
+        for purpose in [SnapshotPurpose::Resume, SnapshotPurpose::Detached] {
+            self.saves.cancel(&(id.clone(), purpose)).await;
+        }
+    }
+
+    fn inventory(&self, starting: Vec<SandboxId>) -> Result<Inventory, Fault> {
+        let boots = {
+            let _listing = self.listing();
+            boot::all(&self.layout)?
+        };
+        let mut sandboxes = Vec::new();
+        for boot in boots {
+            match boot.sandbox() {
+                Ok(sandbox) => sandboxes.push(sandbox),
+                // Removed since it was seen.
+                Err(_) if !boot.dir.exists() => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        for id in starting {
+            if !sandboxes.iter().any(|sandbox| sandbox.id == id) {
+                sandboxes.push(under_way(id));
+            }
+        }
+        Ok(Inventory { sandboxes, snapshots: self.snapshots()? })
+    }
+
+    fn snapshots(&self) -> Result<Vec<Snapshot>, Fault> {
+        let mut snapshots = Vec::new();
+        for name in names_in(&self.layout.snapshots())? {
+            let reference = name.strip_suffix(".json").filter(|name| self.layout.owns_reference(name));
+            let Some(reference) = reference.and_then(SnapshotRef::new) else { continue };
+            // Deleted since it was seen, when there is none.
+            if let Some(meta) = SnapshotMeta::read(&self.layout.snapshots().join(&name))?
+                && meta.instance == *self.layout.instance()
+            {
+                snapshots.push(meta.listed(reference));
+            }
+        }
+        Ok(snapshots)
+    }
+}
+
+/// A sandbox whose directory is still being prepared.
+fn under_way(id: SandboxId) -> Sandbox {
+    let state = SandboxState::Starting;
+    Sandbox { id, state, started_at: Timestamp::now(), expires_at: None, restored_from: None }
+}
+
+#[async_trait]
+impl SandboxProvider for ProcessProvider {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    async fn list(&self) -> Result<Inventory, Error> {
+        let inner = self.inner.clone();
+        // Before the look at the disk: what has become a sandbox in between is seen there.
+        let starting = inner.starts.keys();
+        blocking(move || inner.inventory(starting)).await.map_err(|fault| fault.in_operation("list"))
+    }
+
+    async fn start(&self, spec: StartSpec) -> Result<Started, Error> {
+        let inner = self.inner.clone();
+        let id = spec.id.clone();
+        let started = self.inner.starts.run(&id, None, |cancel| start(inner, spec, cancel)).await;
+        match started {
+            Some(result) => result.map_err(|fault| fault.in_operation("start")),
+            None => {
+                Err(Error::new(ErrorKind::Unavailable, NAME, "start", "still under way")
+                    .may_have_been_applied())
+            }
+        }
+    }
+
+    async fn stop_worker(&self, id: &SandboxId, grace: Duration) -> Result<Stopped, Error> {
+        let (inner, of) = (self.inner.clone(), id.clone());
+        let stopped = self
+            .inner
+            .stops
+            .run(id, Some(self.inner.settings.patience), |cancel| stop(inner, of, grace, cancel));
+        match stopped.await {
+            None => Ok(Stopped::InProgress),
+            Some(Ok(ending)) => Ok(Stopped::Done { ending }),
+            Some(Err(fault)) => Err(fault.in_operation("stop worker")),
+        }
+    }
+
+    async fn save(&self, id: &SandboxId, purpose: SnapshotPurpose) -> Result<Saving, Error> {
+        let (inner, of) = (self.inner.clone(), id.clone());
+        let key = (id.clone(), purpose);
+        let patience = Some(self.inner.settings.patience);
+        let saved = self.inner.saves.run(&key, patience, |cancel| save(inner, of, purpose, cancel));
+        match saved.await {
+            None => Ok(Saving::InProgress),
+            Some(Ok(snapshot)) => Ok(Saving::Done(snapshot)),
+            Some(Err(fault)) => Err(fault.in_operation("save")),
+        }
+    }
+
+    async fn remove(&self, id: &SandboxId) -> Result<Removed, Error> {
+        let (inner, of) = (self.inner.clone(), id.clone());
+        let patience = Some(self.inner.settings.patience);
+        let removed = self.inner.removals.run(id, patience, |cancel| remove(inner, of, cancel));
+        match removed.await {
+            None => Ok(Removed::InProgress),
+            Some(Ok(())) => Ok(Removed::Done),
+            Some(Err(fault)) => Err(fault.in_operation("remove")),
+        }
+    }
+
+    async fn extend(&self, id: &SandboxId) -> Result<Option<Timestamp>, Error> {
+        let (inner, of) = (self.inner.clone(), id.clone());
+        let found = blocking(move || inner.find(&of)).await.map_err(|fault| fault.in_operation("extend"))?;
+        match found {
+            Some(_) => Ok(None),
+            None => Err(Error::new(ErrorKind::NotFound, NAME, "extend", format!("{id} does not exist"))),
+        }
+    }
+
+    async fn delete_snapshot(&self, snapshot: &SnapshotRef) -> Result<(), Error> {
+        let (inner, snapshot) = (self.inner.clone(), snapshot.clone());
+        let deleted = blocking(move || inner.delete_snapshot_now(&snapshot)).await;
+        deleted.map_err(|fault| fault.in_operation("delete snapshot"))
+    }
+}
+
+async fn stop(
+    inner: Arc<Inner>,
+    id: SandboxId,
+    grace: Duration,
+    cancel: Cancel,
+) -> Result<WorkerEnding, Fault> {
+    let turn = inner.turn(&id.session);
+    let _turn = turn.lock().await;
+    let found = {
+        let inner = inner.clone();
+        blocking(move || inner.find(&id)).await?
+    };
+    match found {
+        Some(boot) => end_all(boot, grace, cancel).await,
+        None => Ok(WorkerEnding::Clean),
+    }
+}

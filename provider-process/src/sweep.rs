@@ -1,0 +1,82 @@
+//! Deleting trees, and clearing away what an earlier process was in the middle of.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::boot::{self, names_in};
+use crate::fault::{During as _, Fault};
+use crate::layout::Layout;
+use crate::meta::Progress;
+
+/// Deletes a tree, also one whose directories its owner may not change. What does not exist is deleted.
+pub(crate) fn delete_tree(path: &Path) -> Result<(), Fault> {
+    let what = || format!("delete {}", path.display());
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path).during(what)?;
+            fs::remove_dir_all(path).during(what)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.during(what),
+    }
+}
+
+fn open_up(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn delete_file(path: &Path) -> Result<(), Fault> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.during(|| format!("delete {}", path.display())),
+    }
+}
+
+/// Clears away what nobody can still be working on, because the instance's lock is held: directories that were being
+/// prepared or deleted, sandboxes in which no process was ever started, archives that are not snapshots yet, and
+/// temporary directories without a sandbox.
+pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
+    for name in names_in(&layout.sandboxes())? {
+        if layout.owns_leftover(&name) {
+            delete_tree(&layout.sandboxes().join(name))?;
+        }
+    }
+    let mut temporary = Vec::new();
+    for boot in boot::all(layout)? {
+        if boot.meta.progress == Progress::Prepared {
+            let gone = layout.aside("gone", &boot.meta.id());
+            fs::rename(&boot.dir, &gone).during(|| format!("move {}", boot.dir.display()))?;
+            delete_tree(&gone)?;
+        } else {
+            temporary.push(boot.tmp);
+        }
+    }
+    let root = layout.tmp_root();
+    for name in names_in(&root)? {
+        let dir = root.join(&name);
+        if layout.is_own_boot(&name) && !temporary.contains(&dir) {
+            delete_tree(&dir)?;
+        }
+    }
+    for name in names_in(&layout.snapshots())? {
+        let reference = name.strip_suffix(".part").unwrap_or(&name);
+        let reference = reference.strip_suffix(".tar.zst").or_else(|| reference.strip_suffix(".json"));
+        let Some(reference) = reference.filter(|reference| layout.owns_reference(reference)) else {
+            continue;
+        };
+        let finished = !name.ends_with(".part") && layout.sidecar(reference).exists();
+        if !finished {
+            delete_file(&layout.snapshots().join(&name))?;
+        }
+    }
+    Ok(())
+}
