@@ -13,6 +13,9 @@ pub(super) async fn l1_a_listing_is_complete_or_an_error(
     for id in &ids {
         rig.start(id, &Task::stay()).await?;
     }
+    for id in &ids {
+        rig.until_running(id).await?;
+    }
     let missing = |listed: &outpost_core::ports::Inventory| {
         ids.iter().filter(|id| find(listed, id).is_none()).map(ToString::to_string).collect::<Vec<_>>()
     };
