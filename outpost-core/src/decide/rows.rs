@@ -219,8 +219,9 @@ impl Situation<'_> {
                 if seen.count >= SUSPENDED_READINGS && until <= self.now {
                     return self.stop(boot, self.policy.stop_grace, StopReason::Suspended);
                 }
-                wait("the session sleeps; its worker has a little time to end by itself")
-                    .until(until.max(self.now))
+                let cell = wait("the session sleeps; its worker has a little time to end by itself");
+                // When only readings are missing, the next list brings them.
+                if until > self.now { cell.until(until) } else { cell }
             }
             SandboxState::Exited { .. } => self.finish(sandbox, SnapshotPurpose::Resume, BootEnd::Wanted),
             SandboxState::Stopping => self.repeat_removal(boot),

@@ -24,6 +24,9 @@ use crate::ports::{Claimed, Error, ErrorKind, StartSpec, Started};
 /// While a sandbox is being started its claim is renewed so often.
 const RENEW_EVERY: Duration = Duration::from_secs(60);
 
+/// A row that keeps changing the version that it pins is not waited for any longer.
+const PIN_CHANGES: u32 = 3;
+
 /// Why a start did not come about.
 enum Abandoned {
     /// It is not wanted any more.
@@ -72,7 +75,8 @@ pub(super) async fn start(
                 Err(error) => StepEnd::Failed(error),
             };
             performed.remark = Some(format!("a restore failed for good: {why}"));
-            release(context, session, performed).await
+            // The claim stays: the session starts from the image right away.
+            performed
         }
         Err(abandoned) => clean_up(context, &id, ledger, jitter, abandoned, performed).await,
     }
@@ -88,7 +92,7 @@ async fn prepare(
     let ports = &context.ports;
     let clock = &*ports.clock;
     let mut pinned = row.and_then(|row| row.remote_binary_sha);
-    loop {
+    for _ in 0..PIN_CHANGES {
         let programs = ports.programs.resolve(pinned.as_deref());
         let program = limited(clock, "worker", "resolve", programs).await?;
         let row = limited(clock, "devin", "get", ports.source.get(session)).await?;
@@ -102,6 +106,7 @@ async fn prepare(
         }
         pinned = row.remote_binary_sha;
     }
+    Err(Abandoned::NotWanted)
 }
 
 fn is_wanted(context: &Context, session: &SessionId, row: &Session) -> bool {
