@@ -1,7 +1,9 @@
 //! Faults on request: a small table of rules that the servers consult for every call.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// A group of endpoints.
@@ -149,6 +151,13 @@ pub enum Fault {
         /// After so many bytes.
         after_bytes: usize,
     },
+    /// The body comes in pieces of this size.
+    SplitBody {
+        /// At least 1.
+        chunk_bytes: usize,
+    },
+    /// A list is answered as the same list was the last time; only once there was one since this rule came.
+    StaleList,
     /// A watch that is open and says nothing, not even keep-alives.
     Silence,
     /// A list says that more follows and repeats the cursor that it was asked with.
@@ -224,13 +233,15 @@ pub enum ErrorBody {
 pub struct FaultTable {
     rules: Vec<FaultRule>,
     random: fastrand::Rng,
+    /// The last answers of lists by path, kept only while a rule can want them.
+    answers: BTreeMap<String, Bytes>,
 }
 
 impl FaultTable {
     /// No rules; probabilities are drawn from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { rules: Vec::new(), random: fastrand::Rng::with_seed(seed) }
+        Self { rules: Vec::new(), random: fastrand::Rng::with_seed(seed), answers: BTreeMap::new() }
     }
 
     /// Adds a rule behind the others.
@@ -241,6 +252,19 @@ impl FaultTable {
     /// Takes all rules away.
     pub fn clear(&mut self) {
         self.rules.clear();
+        self.answers.clear();
+    }
+
+    pub(crate) fn wants_answers(&self) -> bool {
+        self.rules.iter().any(|rule| rule.fault == Fault::StaleList)
+    }
+
+    pub(crate) fn remember(&mut self, path: String, answer: Bytes) {
+        self.answers.insert(path, answer);
+    }
+
+    pub(crate) fn remembered(&self, path: &str) -> Option<Bytes> {
+        self.answers.get(path).cloned()
     }
 
     /// The fault that strikes this call, if any. A rule that is used up is gone.

@@ -114,7 +114,7 @@ pub trait ControlExt: Control {
 
     /// One row; `None` when it is not in the queue.
     fn row(&self, session_id: &str) -> Result<Option<RowView>> {
-        Ok(self.rows()?.into_iter().find(|row| row.session_id == session_id))
+        self.read(Op::Row { session_id: session_id.to_owned() })
     }
 
     /// A session's status, also after its row left the queue; `None` when it never was.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Control, ControlError, RowView};
 use crate::fault::FaultRule;
-use crate::model::{FleetOptions, LastCursor, NewOutpost, NewRow, Spelling, Waking};
+use crate::model::{FleetOptions, LastCursor, NewOutpost, NewRow, Row, Spelling, Waking};
 use crate::script::{Playback, Script, Step};
 use crate::sim::{Sim, State};
 
@@ -57,6 +57,8 @@ pub enum Op {
     PublishChecksums { checksums: Checksums },
     /// Reads all rows.
     Rows,
+    /// Reads one row; null when it is not in the queue.
+    Row { session_id: String },
     /// Reads a session's status, also after its row left the queue.
     Status { session_id: String },
     /// Reads the results of a session's commands.
@@ -147,11 +149,8 @@ impl State {
             Op::AddFault { rule } => self.faults.add(rule),
             Op::ClearFaults => self.faults.clear(),
             Op::PublishChecksums { checksums } => self.publication.checksums = checksums,
-            Op::Rows => {
-                let view =
-                    |row: &crate::model::Row| RowView::new(row, self.playbacks.get(&row.spec.session_id));
-                return to_json(self.fleet.rows().map(view).collect::<Vec<_>>());
-            }
+            Op::Rows => return to_json(self.fleet.rows().map(|row| self.view(row)).collect::<Vec<_>>()),
+            Op::Row { session_id } => return to_json(self.fleet.row(&session_id).map(|row| self.view(row))),
             Op::Status { session_id } => return to_json(self.fleet.status(&session_id)),
             Op::Results { session_id } => return to_json(self.playback(&session_id)?.results()),
             Op::Workers => return to_json(&self.workers),
@@ -161,6 +160,10 @@ impl State {
             Op::Now => return to_json(now),
         }
         Ok(Value::Null)
+    }
+
+    fn view(&self, row: &Row) -> RowView {
+        RowView::new(row, self.playbacks.get(&row.spec.session_id))
     }
 
     fn playback(&mut self, session_id: &str) -> Result<&mut Playback, ControlError> {

@@ -26,6 +26,22 @@ pub(crate) fn cut(response: Response, after_bytes: usize, ending: Ending) -> Res
     Response::from_parts(parts, Body::from_stream(stream))
 }
 
+/// The answer with a body that comes in pieces of this size.
+pub(crate) fn split(response: Response, chunk_bytes: usize) -> Response {
+    let (mut parts, body) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let pieces = body.into_data_stream().flat_map(move |chunk| {
+        let pieces: Vec<_> = match chunk {
+            Ok(chunk) => {
+                chunk.chunks(chunk_bytes.max(1)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect()
+            }
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(pieces)
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
+}
+
 /// An answer of which nothing arrives.
 pub(crate) fn broken() -> Response {
     cut(Response::new(Body::empty()), 0, Ending::Break)

@@ -10,16 +10,24 @@ use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::bodies::{Ending, broken, cut};
+use super::bodies::{Ending, broken, cut, split};
 use super::{detail, endpoint_of};
-use crate::fault::{Effect, ErrorBody, Fault};
+use crate::fault::{Effect, Endpoint, ErrorBody, Fault};
 use crate::sim::Sim;
 
 pub(crate) async fn strike(State(sim): State<Sim>, request: Request, next: Next) -> Response {
     let endpoint = endpoint_of(&request);
     let path = percent_decode_str(request.uri().path()).decode_utf8_lossy().into_owned();
-    let Some(fault) = sim.with(|state, _| state.faults.strike(endpoint, &path)) else {
-        return next.run(request).await;
+    let uri = request.uri().to_string();
+    let (fault, wants_answers) =
+        sim.with(|state, _| (state.faults.strike(endpoint, &path), state.faults.wants_answers()));
+    let Some(fault) = fault else {
+        let response = next.run(request).await;
+        return if wants_answers && endpoint == Endpoint::List {
+            remember(&sim, uri, response).await
+        } else {
+            response
+        };
     };
     let asked = cursor_of(&request);
     match fault {
@@ -41,6 +49,11 @@ pub(crate) async fn strike(State(sim): State<Sim>, request: Request, next: Next)
         Fault::CutBody { after_bytes } => cut(next.run(request).await, after_bytes, Ending::Break),
         Fault::StallBody { after_bytes } => cut(next.run(request).await, after_bytes, Ending::Stall),
         Fault::EndBody { after_bytes } => cut(next.run(request).await, after_bytes, Ending::End),
+        Fault::SplitBody { chunk_bytes } => split(next.run(request).await, chunk_bytes),
+        Fault::StaleList => match sim.with(|state, _| state.faults.remembered(&uri)) {
+            Some(answer) => ([(header::CONTENT_TYPE, "application/json")], answer).into_response(),
+            None => remember(&sim, uri, next.run(request).await).await,
+        },
         Fault::Silence => cut(next.run(request).await, 0, Ending::Stall),
         Fault::RepeatCursor => {
             let asked = asked.unwrap_or_else(|| "c1again".to_owned());
@@ -70,6 +83,15 @@ pub(crate) async fn strike(State(sim): State<Sim>, request: Request, next: Next)
         }
         Fault::SkewDeadline { secs } => rewrite(next.run(request).await, |answer| skew(answer, secs)).await,
     }
+}
+
+async fn remember(sim: &Sim, uri: String, response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    let Ok(answer) = to_bytes(body, usize::MAX).await else { return broken() };
+    if parts.status.is_success() {
+        sim.with(|state, _| state.faults.remember(uri, answer.clone()));
+    }
+    Response::from_parts(parts, Body::from(answer))
 }
 
 fn error(status: u16, retry_after: Option<&str>, body: ErrorBody) -> Response {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::header;
+use futures::StreamExt;
 use outpost_sim::control::ControlExt;
 use outpost_sim::fault::{Effect, Endpoint, ErrorBody, Fault, FaultRule, Times};
 use outpost_sim::model::NewRow;
@@ -139,6 +140,25 @@ async fn list_loses_rows_and_gains_what_is_no_row() {
     let page = client.get(LIST).await.json();
     assert_eq!(page["items"].as_array().unwrap().len(), 3);
     assert!(page["items"][0].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_is_answered_as_it_was_before() {
+    let client = with(FaultRule::once(Endpoint::List, Fault::StaleList).after(1));
+    let before = client.get(LIST).await.json();
+    client.sim.set_status("devin-1", "terminated").unwrap();
+    assert_eq!(client.get(LIST).await.json(), before);
+    assert_ne!(client.get(LIST).await.json(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_comes_in_pieces_and_is_whole() {
+    let client = with(FaultRule::always(Endpoint::Watch, Fault::SplitBody { chunk_bytes: 7 }));
+    let body = client.open("GET", WATCH, bearer(), None).await.into_body();
+    let first = body.into_data_stream().next().await.unwrap().unwrap();
+    assert_eq!(first.len(), 7);
+    let mut watch = client.watch(WATCH).await;
+    assert_eq!(watch.event().await.unwrap()["object"]["metadata"]["session_id"], "devin-1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ mod client;
 mod control;
 mod faults;
 mod fleet_api;
+mod program;
 mod publish;
 mod standin;
 mod standin_ends;

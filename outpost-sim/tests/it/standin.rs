@@ -279,3 +279,34 @@ async fn claim_that_runs_out_is_renewed_by_the_cli_worker() {
     };
     world.until("it renews", |sim| renewed(sim.claims().unwrap())).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_write_sleep_and_wake_many_times_keep_every_line() {
+    const ROUNDS: usize = 10;
+    let world = World::start().await;
+    let ids = ["devin-1", "devin-2", "devin-3"];
+    for id in ids {
+        world.sim().create(NewRow::new(id)).unwrap();
+    }
+    for round in 0..ROUNDS {
+        let mut workers = Vec::new();
+        for id in ids {
+            let command = format!("echo {round} >> {id}; wc -l < {id}");
+            world.sim().push(id, vec![Step::run(command), Step::Suspend]).unwrap();
+            workers.push(world.remote(id));
+        }
+        for mut worker in workers {
+            assert_eq!(worker.exit_code().await, Some(0));
+        }
+        for id in ids {
+            world.sim().fleet(|fleet, now| fleet.release(now, id, "orchestrator")).unwrap();
+            world.sim().wake(id).unwrap();
+        }
+    }
+    for id in ids {
+        let lines: Vec<_> =
+            world.sim().results(id).unwrap().iter().map(|result| result.output.trim().to_owned()).collect();
+        assert_eq!(lines, (1..=ROUNDS).map(|line| line.to_string()).collect::<Vec<_>>());
+    }
+    assert!(world.sim().workers().unwrap().iter().all(|worker| worker.overlaps.is_none()));
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use outpost_sim::publish::Publication;
@@ -93,10 +93,10 @@ impl World {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            .process_group(0)
             .spawn()
             .unwrap();
-        Worker { child }
+        Worker { pid: child.id().unwrap(), child: Some(child) }
     }
 
     /// Waits until something holds, and panics with its name when it does not in time.
@@ -109,8 +109,10 @@ impl World {
     }
 }
 
+/// A worker in a process group of its own, which ends with this value.
 pub(crate) struct Worker {
-    child: Child,
+    pid: u32,
+    child: Option<Child>,
 }
 
 impl Worker {
@@ -119,28 +121,40 @@ impl Worker {
         self.exit_status().await.code()
     }
 
-    pub(crate) async fn exit_status(&mut self) -> std::process::ExitStatus {
-        tokio::time::timeout(BOUND, self.child.wait()).await.expect("the worker never left").unwrap()
+    pub(crate) async fn exit_status(&mut self) -> ExitStatus {
+        let wait = self.child().wait();
+        tokio::time::timeout(BOUND, wait).await.expect("the worker never left").unwrap()
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id().expect("the worker was waited for")
+        self.child().try_wait().unwrap().is_none()
     }
 
     /// Its exit code and what it logged.
-    pub(crate) async fn output(self) -> (Option<i32>, String) {
-        let output =
-            tokio::time::timeout(BOUND, self.child.wait_with_output()).await.expect("never left").unwrap();
+    pub(crate) async fn output(mut self) -> (Option<i32>, String) {
+        let wait = self.child.take().unwrap().wait_with_output();
+        let output = tokio::time::timeout(BOUND, wait).await.expect("the worker never left").unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
+    /// Signals the worker alone.
     pub(crate) fn signal(&self, name: &str) {
-        let status =
-            std::process::Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
-        assert!(status.unwrap().success());
+        assert!(kill(name, &self.pid.to_string()));
     }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().unwrap()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Most groups are gone by now.
+        kill("KILL", &format!("-{}", self.pid));
+    }
+}
+
+fn kill(signal: &str, target: &str) -> bool {
+    let mut command = std::process::Command::new("kill");
+    command.args([&format!("-{signal}"), "--", target]).stderr(Stdio::null()).status().unwrap().success()
 }
