@@ -75,13 +75,13 @@ impl<K, T: Clone> Default for Tasks<K, T> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Debug, T: Clone + Send + Sync + 'static> Tasks<K, T> {
+impl<K: Clone + Eq + Hash + Debug + Send + Sync, T: Clone + Send + Sync + 'static> Tasks<K, T> {
     /// Joins the work under `key`, or begins it. `None` = it goes on after `patience`.
     pub(crate) async fn run<F>(
         &self,
         key: &K,
         patience: Option<Duration>,
-        work: impl FnOnce(Cancel) -> F,
+        work: impl FnOnce(Cancel) -> F + Send,
     ) -> Option<Result<T, Fault>>
     where
         F: Future<Output = Result<T, Fault>> + Send + 'static,

@@ -37,7 +37,7 @@ async fn a_session_works_sleeps_and_wakes_with_its_files() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "hello\n");
 
     remove(&provider, &second).await;
-    assert_eq!(snapshots(&provider).await, [snapshot.reference.clone()]);
+    assert_eq!(snapshots(&provider).await, std::slice::from_ref(&snapshot.reference));
     provider.delete_snapshot(&snapshot.reference).await.unwrap();
     assert!(snapshots(&provider).await.is_empty());
     assert_eq!(desk.processes(), [] as [i32; 0]);

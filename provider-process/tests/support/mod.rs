@@ -75,9 +75,71 @@ impl Desk {
         self.disk(session).parent().unwrap().join("run")
     }
 
+    /// The number of the newest boot's `worker` or `supervisor`.
+    pub(crate) fn pid(&self, session: &str, which: &str) -> i32 {
+        let text = fs::read_to_string(self.run(session).join(which)).unwrap();
+        text.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Every living process that has this desk in its environment or works on it.
     pub(crate) fn processes(&self) -> Vec<i32> {
         processes_of(&self.state())
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Desk {
+    /// Where a text stands: in files under the state directory and in what they hold compressed, in arguments and
+    /// environments of processes, the workers' own environments excepted.
+    pub(crate) fn search(&self, needle: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        search_files(&self.state(), needle.as_bytes(), &mut found);
+        for process in procfs::process::all_processes().unwrap().flatten() {
+            if process.cmdline().is_ok_and(|args| args.iter().any(|arg| arg.contains(needle))) {
+                found.push(format!("the arguments of process {}", process.pid));
+            }
+        }
+        // Other tests run at the same time, with workers of their own that have the same token.
+        for pid in self.processes().into_iter().chain([std::process::id().try_into().unwrap()]) {
+            let Ok(process) = procfs::process::Process::new(pid) else { continue };
+            let Ok(stat) = process.stat() else { continue };
+            let holds = |env: std::collections::HashMap<std::ffi::OsString, std::ffi::OsString>| {
+                env.values().any(|value| value.to_string_lossy().contains(needle))
+            };
+            let is_worker = self.is_worker(stat.pid) || self.is_worker(stat.session);
+            if !is_worker && process.environ().is_ok_and(holds) {
+                found.push(format!("the environment of process {pid}"));
+            }
+        }
+        found
+    }
+
+    fn is_worker(&self, pid: i32) -> bool {
+        let Ok(sandboxes) = fs::read_dir(self.state().join("sandboxes")) else { return false };
+        sandboxes.flatten().any(|sandbox| {
+            let worker = fs::read_to_string(sandbox.path().join("run/worker")).unwrap_or_default();
+            worker.split_whitespace().nth(1) == Some(&pid.to_string())
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn search_files(dir: &Path, needle: &[u8], found: &mut Vec<String>) {
+    let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            search_files(&path, needle, found);
+            continue;
+        }
+        // A file can go while others are looked at.
+        let Ok(bytes) = fs::read(&path) else { continue };
+        let compressed = path.extension().is_some_and(|extension| extension == "zst");
+        let inside = if compressed { zstd::decode_all(&bytes[..]).unwrap_or_default() } else { Vec::new() };
+        if holds(&bytes) || holds(&inside) || holds(path.as_os_str().as_encoded_bytes()) {
+            found.push(path.display().to_string());
+        }
     }
 }
 
@@ -106,6 +168,24 @@ pub(crate) fn processes_of(state: &Path) -> Vec<i32> {
         }
     }
     found
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn command_line(pid: i32) -> Vec<String> {
+    procfs::process::Process::new(pid).and_then(|process| process.cmdline()).unwrap_or_default()
+}
+
+/// Kills a process behind the provider's back.
+pub(crate) fn kill(pid: i32) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+/// Damages a file in its middle.
+pub(crate) fn flip_a_byte(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    fs::write(file, bytes).unwrap();
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -202,14 +282,10 @@ pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
 }
 
 pub(crate) async fn exited(provider: &ProcessProvider, id: &SandboxId) -> Option<i32> {
-    let code = std::cell::Cell::new(None);
-    until("the worker ends", async || match state_of(provider, id).await {
-        Some(SandboxState::Exited { code: found }) => {
-            code.set(found);
-            true
-        }
-        _ => false,
-    })
-    .await;
-    code.get()
+    let ended = async || matches!(state_of(provider, id).await, Some(SandboxState::Exited { .. }));
+    until("the worker ends", ended).await;
+    match state_of(provider, id).await {
+        Some(SandboxState::Exited { code }) => code,
+        other => panic!("it was Exited and is {other:?}"),
+    }
 }
