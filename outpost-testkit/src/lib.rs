@@ -3,8 +3,10 @@
 //! * [`conformance`]: the contracts of [`SandboxProvider`](outpost_core::ports::SandboxProvider) and
 //!   [`SnapshotStore`](outpost_core::ports::SnapshotStore) as one test per case, for any implementation.
 //! * [`memory`]: a backend and a store in memory, under virtual time.
+//! * [`fault`]: fault injection around any implementation of the ports.
 //! * [`clock`]: virtual time.
 
 pub mod clock;
 pub mod conformance;
+pub mod fault;
 pub mod memory;

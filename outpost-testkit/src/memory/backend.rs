@@ -33,7 +33,7 @@ pub(super) type Key = (InstanceId, SandboxId);
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) options: BackendOptions,
-    pub(super) boxes: BTreeMap<Key, Machine>,
+    pub(super) machines: BTreeMap<Key, Machine>,
     pub(super) saved: BTreeMap<SnapshotRef, Saved>,
     pub(super) programs: BTreeMap<String, Task>,
     pub(super) hindered: BTreeSet<Hindrance>,
@@ -101,7 +101,7 @@ impl MemoryBackend {
     pub fn new(clock: VirtualClock, options: BackendOptions) -> Self {
         let state = State {
             options,
-            boxes: BTreeMap::new(),
+            machines: BTreeMap::new(),
             saved: BTreeMap::new(),
             programs: BTreeMap::new(),
             hindered: BTreeSet::new(),
@@ -146,7 +146,7 @@ impl MemoryBackend {
     }
 
     fn end_worker(&self, instance: &InstanceId, id: &SandboxId, end: Worker) {
-        self.with_box(instance, id, |found| {
+        self.with_machine(instance, id, |found| {
             if matches!(found.worker, Worker::Alive(_)) {
                 found.worker = end;
             }
@@ -155,7 +155,7 @@ impl MemoryBackend {
 
     /// From now on the worker does nothing about TERM.
     pub fn make_worker_stubborn(&self, instance: &InstanceId, id: &SandboxId) {
-        self.with_box(instance, id, |found| {
+        self.with_machine(instance, id, |found| {
             if let Worker::Alive(alive) = &mut found.worker {
                 alive.ignores_term = true;
             }
@@ -164,7 +164,7 @@ impl MemoryBackend {
 
     /// The worker does some work: the disk's counter grows. Nothing happens when it is not alive.
     pub fn work(&self, instance: &InstanceId, id: &SandboxId) {
-        self.with_box(instance, id, |found| {
+        self.with_machine(instance, id, |found| {
             if matches!(found.worker, Worker::Alive(_)) {
                 found.disk.work += 1;
             }
@@ -173,12 +173,12 @@ impl MemoryBackend {
 
     /// The sandbox vanishes from outside, with its disk.
     pub fn destroy(&self, instance: &InstanceId, id: &SandboxId) {
-        self.settled().boxes.remove(&(instance.clone(), id.clone()));
+        self.settled().machines.remove(&(instance.clone(), id.clone()));
     }
 
     /// Changes the disk of a sandbox, behind everybody's back.
     pub fn edit_disk(&self, instance: &InstanceId, id: &SandboxId, edit: impl FnOnce(&mut Disk)) {
-        self.with_box(instance, id, |found| edit(&mut found.disk));
+        self.with_machine(instance, id, |found| edit(&mut found.disk));
     }
 
     /// Changes a snapshot, behind everybody's back: what is listed of it, and its disk.
@@ -215,7 +215,13 @@ impl MemoryBackend {
         let now = self.clock.now();
         let mut console = Machine::new(now, now);
         console.role = Role::Console;
-        self.settled().boxes.insert((instance.clone(), id.clone()), console);
+        self.settled().machines.insert((instance.clone(), id.clone()), console);
+    }
+
+    /// Puts a session's sandbox there, without anybody having started it.
+    pub fn plant_session(&self, instance: &InstanceId, id: &SandboxId) {
+        let now = self.clock.now();
+        self.settled().machines.insert((instance.clone(), id.clone()), Machine::new(now, now));
     }
 
     /// Leaves something of a sandbox behind that only [`debris`](Self::debris) shows.
@@ -229,7 +235,7 @@ impl MemoryBackend {
         let state = self.settled();
         let key = (instance.clone(), id.clone());
         let mut left = state.debris.get(&key).cloned().unwrap_or_default();
-        left.extend(state.boxes.contains_key(&key).then(|| "the sandbox".to_owned()));
+        left.extend(state.machines.contains_key(&key).then(|| "the sandbox".to_owned()));
         left
     }
 
@@ -237,7 +243,7 @@ impl MemoryBackend {
     #[must_use]
     pub fn processes(&self, instance: &InstanceId, id: &SandboxId) -> Vec<String> {
         let state = self.settled();
-        match state.boxes.get(&(instance.clone(), id.clone())).map(|found| &found.worker) {
+        match state.machines.get(&(instance.clone(), id.clone())).map(|found| &found.worker) {
             Some(Worker::Alive(alive)) => alive.processes.clone(),
             _ => Vec::new(),
         }
@@ -247,7 +253,7 @@ impl MemoryBackend {
     #[must_use]
     pub fn count_processes(&self, mark: &str) -> usize {
         let state = self.settled();
-        let alive = state.boxes.values().filter_map(|found| match &found.worker {
+        let alive = state.machines.values().filter_map(|found| match &found.worker {
             Worker::Alive(alive) => Some(&alive.processes),
             _ => None,
         });
@@ -259,7 +265,7 @@ impl MemoryBackend {
     pub fn search(&self, needle: &str) -> Vec<String> {
         let state = self.settled();
         let mut found = Vec::new();
-        for ((_, id), place) in &state.boxes {
+        for ((_, id), place) in &state.machines {
             found.extend(place.disk.find(needle).map(|path| format!("{id}: {path}")));
             if let Worker::Alive(alive) = &place.worker {
                 found.extend(alive.processes.iter().filter(|mark| mark.contains(needle)).cloned());
@@ -285,7 +291,7 @@ impl MemoryBackend {
     #[must_use]
     pub fn true_sandboxes(&self) -> Vec<TrueSandbox> {
         let state = self.settled();
-        let sessions = state.boxes.iter().filter(|(_, found)| found.role == Role::Session);
+        let sessions = state.machines.iter().filter(|(_, found)| found.role == Role::Session);
         sessions
             .map(|((instance, id), found)| TrueSandbox {
                 instance: instance.clone(),
@@ -313,8 +319,8 @@ impl MemoryBackend {
         self.clock.now()
     }
 
-    fn with_box(&self, instance: &InstanceId, id: &SandboxId, change: impl FnOnce(&mut Machine)) {
-        if let Some(found) = self.settled().boxes.get_mut(&(instance.clone(), id.clone())) {
+    fn with_machine(&self, instance: &InstanceId, id: &SandboxId, change: impl FnOnce(&mut Machine)) {
+        if let Some(found) = self.settled().machines.get_mut(&(instance.clone(), id.clone())) {
             change(found);
         }
     }
@@ -388,10 +394,10 @@ impl Machine {
 
 impl State {
     pub(super) fn settle(&mut self, now: Timestamp) {
-        self.boxes.retain(|_, found| found.removed_at.is_none_or(|at| at > now));
+        self.machines.retain(|_, found| found.removed_at.is_none_or(|at| at > now));
         let mut expired = Vec::new();
         let mut done = Vec::new();
-        for (key, found) in &mut self.boxes {
+        for (key, found) in &mut self.machines {
             found.settle_worker(now);
             match found.expires_at {
                 Some(at) if at <= now && !matches!(found.worker, Worker::Ended { .. }) => {
@@ -412,17 +418,17 @@ impl State {
     }
 
     fn expire(&mut self, key: &Key, now: Timestamp) {
-        let Some(found) = self.boxes.get_mut(key) else { return };
+        let Some(found) = self.machines.get_mut(key) else { return };
         found.worker = Worker::Ended { code: None, ending: WorkerEnding::Forced };
         match self.options.expiry {
             Expiry::Exits => {}
             Expiry::Vanishes => {
-                self.boxes.remove(key);
+                self.machines.remove(key);
             }
             Expiry::Snapshots => {
                 found.saving = Some((now, SnapshotPurpose::Resume));
                 self.finish_save(key);
-                self.boxes.remove(key);
+                self.machines.remove(key);
             }
         }
     }
@@ -430,7 +436,7 @@ impl State {
     /// Makes the snapshot that a sandbox's save has come to.
     pub(super) fn finish_save(&mut self, key: &Key) {
         let reference = self.next_reference();
-        let Some(found) = self.boxes.get_mut(key) else { return };
+        let Some(found) = self.machines.get_mut(key) else { return };
         let Some((at, purpose)) = found.saving.take() else { return };
         let ending = match found.worker {
             Worker::Ended { ending, .. } => ending,
@@ -448,7 +454,7 @@ impl State {
         let saved = Saved { instance: key.0.clone(), snapshot, disk: found.disk.clone(), corrupt: false };
         self.saved.insert(reference, saved);
         if self.options.after_save == outpost_core::ports::AfterSave::Consumed {
-            self.boxes.remove(key);
+            self.machines.remove(key);
         }
     }
 

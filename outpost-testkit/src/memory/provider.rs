@@ -89,7 +89,7 @@ impl SandboxProvider for MemoryProvider {
         let state = self.backend.settled();
         state.unhindered(Hindrance::List, "list")?;
         let sandboxes = state
-            .boxes
+            .machines
             .iter()
             .filter(|((instance, _), found)| *instance == self.instance && found.role == Role::Session)
             .map(|((_, id), found)| found.listed(id));
@@ -105,7 +105,7 @@ impl SandboxProvider for MemoryProvider {
         let now = self.backend.now();
         let mut state = self.backend.settled();
         let key = self.key(&spec.id);
-        if let Some(found) = state.boxes.get(&key) {
+        if let Some(found) = state.machines.get(&key) {
             if found.removed_at.is_some() {
                 return Err(Error::new(ErrorKind::Conflict, NAME, "start", "the boot is being removed"));
             }
@@ -146,9 +146,9 @@ impl SandboxProvider for MemoryProvider {
             _ => Behavior::Puppet,
         };
         new.expires_at = state.until_when(now, now);
-        state.boxes.insert(key.clone(), new);
+        state.machines.insert(key.clone(), new);
         state.settle(now);
-        Ok(match state.boxes.get(&key) {
+        Ok(match state.machines.get(&key) {
             Some(found) => Started::Sandbox(found.listed(&spec.id)),
             None => return Err(not_found("start", &spec.id)),
         })
@@ -158,7 +158,7 @@ impl SandboxProvider for MemoryProvider {
         let now = self.backend.now();
         let mut state = self.backend.settled();
         let term_takes = state.options.term_takes;
-        let Some(found) = state.boxes.get_mut(&self.key(id)) else {
+        let Some(found) = state.machines.get_mut(&self.key(id)) else {
             return Ok(Stopped::Done { ending: WorkerEnding::Clean });
         };
         match &mut found.worker {
@@ -178,7 +178,7 @@ impl SandboxProvider for MemoryProvider {
             Worker::Ended { .. } => {}
         }
         state.settle(now);
-        Ok(match state.boxes.get(&self.key(id)).map(|found| &found.worker) {
+        Ok(match state.machines.get(&self.key(id)).map(|found| &found.worker) {
             Some(Worker::Ended { ending, .. }) => Stopped::Done { ending: *ending },
             Some(_) => Stopped::InProgress,
             None => Stopped::Done { ending: WorkerEnding::Clean },
@@ -194,7 +194,7 @@ impl SandboxProvider for MemoryProvider {
         }
         let done_at = later(now, state.options.save_takes);
         let hindered = state.unhindered(Hindrance::Save, "save");
-        let found = state.boxes.get_mut(&key).ok_or_else(|| not_found("save", id))?;
+        let found = state.machines.get_mut(&key).ok_or_else(|| not_found("save", id))?;
         if !matches!(found.worker, Worker::Ended { .. }) {
             return Err(Error::new(
                 ErrorKind::Conflict,
@@ -223,7 +223,7 @@ impl SandboxProvider for MemoryProvider {
         let mut state = self.backend.settled();
         let gone_at = later(now, state.options.remove_takes);
         let key = self.key(id);
-        if let Some(found) = state.boxes.get_mut(&key) {
+        if let Some(found) = state.machines.get_mut(&key) {
             found.removed_at.get_or_insert(gone_at);
             found.saving = None;
             if !matches!(found.worker, Worker::Ended { .. }) {
@@ -231,16 +231,16 @@ impl SandboxProvider for MemoryProvider {
             }
         }
         state.settle(now);
-        Ok(if state.boxes.contains_key(&key) { Removed::InProgress } else { Removed::Done })
+        Ok(if state.machines.contains_key(&key) { Removed::InProgress } else { Removed::Done })
     }
 
     async fn extend(&self, id: &SandboxId) -> Result<Option<Timestamp>, Error> {
         let now = self.backend.now();
         let mut state = self.backend.settled();
         let key = self.key(id);
-        let started_at = state.boxes.get(&key).ok_or_else(|| not_found("extend", id))?.started_at;
+        let started_at = state.machines.get(&key).ok_or_else(|| not_found("extend", id))?.started_at;
         let until = state.until_when(started_at, now);
-        let found = state.boxes.get_mut(&key).ok_or_else(|| not_found("extend", id))?;
+        let found = state.machines.get_mut(&key).ok_or_else(|| not_found("extend", id))?;
         found.expires_at = found.expires_at.max(until);
         Ok(found.expires_at)
     }
