@@ -4,7 +4,8 @@ mod apt;
 mod prebuilt;
 mod wasm;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
@@ -64,4 +65,11 @@ pub(crate) fn nextest(context: &Context) -> Result<PathBuf> {
 /// The program to start for `cargo deny`.
 pub(crate) fn deny(context: &Context) -> Result<PathBuf> {
     prebuilt::DENY.find(context).context("cargo-deny is missing")
+}
+
+/// Where a tool is made before it is renamed into place: a run that is cut off leaves no half of a tool.
+fn beside(dir: &Path) -> PathBuf {
+    let mut path = OsString::from(dir);
+    path.push(".new");
+    PathBuf::from(path)
 }

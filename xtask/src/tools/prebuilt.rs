@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::apt;
+use super::{apt, beside};
 use crate::command::Cmd;
 use crate::context::Context;
 
@@ -84,9 +84,8 @@ impl Prebuilt {
         if Cmd::new(context, "python3").args(["-m", "pip", "--version"]).read().is_err() && apt::is_there() {
             apt::install(context, &["python3-pip"])?;
         }
-        // Beside its place and then renamed: a run that is cut off leaves no half of a tool.
         let dir = self.dir(context);
-        let beside = dir.with_extension("new");
+        let beside = beside(&dir);
         let _ = fs::remove_dir_all(&beside);
         fs::create_dir_all(&beside)?;
         let requirements = beside.join("requirements.txt");
@@ -108,7 +107,7 @@ impl Prebuilt {
     }
 
     fn dir(&self, context: &Context) -> PathBuf {
-        context.tools.join(format!("{}-{}", self.binary, self.version.replace('.', "_")))
+        context.tools.join(format!("{}-{}", self.binary, self.version))
     }
 
     fn version_of(&self, context: &Context, program: &Path) -> Option<(u32, u32, u32)> {

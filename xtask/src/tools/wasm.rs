@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::apt;
+use super::{apt, beside};
 use crate::command::Cmd;
 use crate::context::Context;
 
@@ -40,7 +40,7 @@ pub(crate) fn cargo(context: &Context) -> Result<Cmd> {
 }
 
 pub(super) fn install(context: &Context) -> Result<()> {
-    let rustup = Cmd::new(context, "rustup").args(["target", "add", TARGET]).run();
+    let rustup = Cmd::new(context, "rustup").args(["target", "add", TARGET]).env("RUST_BACKTRACE", "0").run();
     if rustup.is_ok() && in_toolchain(context) {
         return Ok(());
     }
@@ -68,7 +68,7 @@ fn sysroot(context: &Context) -> Option<PathBuf> {
 
 fn build_sysroot(context: &Context) -> Result<()> {
     let sysroot = sysroot(context).context("Debian's rustc does not say its version")?;
-    let beside = sysroot.with_extension("new");
+    let beside = beside(&sysroot);
     let _ = fs::remove_dir_all(&beside);
     let empty = beside.join("empty");
     fs::create_dir_all(empty.join("src"))?;
