@@ -9,4 +9,5 @@
 pub mod clock;
 pub mod conformance;
 pub mod fault;
+pub mod journal;
 pub mod memory;

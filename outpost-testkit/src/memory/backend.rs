@@ -1,21 +1,21 @@
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use outpost_core::model::{
-    InstanceId, Sandbox, SandboxId, SandboxState, Snapshot, SnapshotPurpose, SnapshotRef, WorkerEnding,
-    WorkerProgram,
+    InstanceId, Sandbox, SandboxId, Snapshot, SnapshotRef, WorkerEnding, WorkerProgram,
 };
 use outpost_core::ports::Clock;
 
 use super::disk::Disk;
-use super::options::{BackendOptions, Expiry};
+use super::options::BackendOptions;
 use super::provider::MemoryProvider;
-use super::worker::{Behavior, KILL_CODE, Network, Worker};
+use super::state::{Machine, Role, Saved, State};
+use super::worker::{KILL_CODE, Worker};
 use crate::clock::VirtualClock;
 use crate::conformance::Task;
 use crate::conformance::provider::Hindrance;
+use crate::journal::Journal;
 
 /// A backend in memory, shared by every [`MemoryProvider`] over it. Clones are the same backend.
 ///
@@ -25,50 +25,6 @@ use crate::conformance::provider::Hindrance;
 pub struct MemoryBackend {
     clock: VirtualClock,
     state: Arc<Mutex<State>>,
-}
-
-/// Whose sandbox: the same session and boot can exist once for each instance.
-pub(super) type Key = (InstanceId, SandboxId);
-
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) options: BackendOptions,
-    pub(super) machines: BTreeMap<Key, Machine>,
-    pub(super) saved: BTreeMap<SnapshotRef, Saved>,
-    pub(super) programs: BTreeMap<String, Task>,
-    pub(super) hindered: BTreeSet<Hindrance>,
-    /// What was left behind by broken removals.
-    pub(super) debris: BTreeMap<Key, Vec<String>>,
-    pub(super) next: u64,
-}
-
-#[derive(Debug)]
-pub(super) struct Machine {
-    pub(super) behavior: Behavior,
-    pub(super) environment: BTreeMap<String, String>,
-    pub(super) network: Network,
-    pub(super) worker: Worker,
-    pub(super) disk: Disk,
-    pub(super) role: Role,
-    pub(super) started_at: Timestamp,
-    pub(super) expires_at: Option<Timestamp>,
-    pub(super) restored_from: Option<SnapshotRef>,
-    pub(super) removed_at: Option<Timestamp>,
-    pub(super) saving: Option<(Timestamp, SnapshotPurpose)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Session,
-    Console,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Saved {
-    pub(super) instance: InstanceId,
-    pub(super) snapshot: Snapshot,
-    pub(super) disk: Disk,
-    pub(super) corrupt: bool,
 }
 
 /// A sandbox as it truly is.
@@ -99,16 +55,14 @@ impl MemoryBackend {
     /// An empty backend.
     #[must_use]
     pub fn new(clock: VirtualClock, options: BackendOptions) -> Self {
-        let state = State {
-            options,
-            machines: BTreeMap::new(),
-            saved: BTreeMap::new(),
-            programs: BTreeMap::new(),
-            hindered: BTreeSet::new(),
-            debris: BTreeMap::new(),
-            next: 0,
-        };
-        Self { clock, state: Arc::new(Mutex::new(state)) }
+        Self { clock, state: Arc::new(Mutex::new(State::new(options))) }
+    }
+
+    /// The same backend, which writes down what happens on it from now on.
+    #[must_use]
+    pub fn with_journal(self, journal: Journal) -> Self {
+        self.settled().journal = journal;
+        self
     }
 
     /// A provider of `instance` over this backend.
@@ -128,8 +82,7 @@ impl MemoryBackend {
     #[must_use]
     pub fn program(&self, task: &Task) -> WorkerProgram {
         let mut state = self.settled();
-        state.next += 1;
-        let path = format!("task-{}", state.next);
+        let path = format!("task-{}", state.number());
         state.programs.insert(path.clone(), task.clone());
         WorkerProgram::Installed { path }
     }
@@ -173,7 +126,7 @@ impl MemoryBackend {
 
     /// The sandbox vanishes from outside, with its disk.
     pub fn destroy(&self, instance: &InstanceId, id: &SandboxId) {
-        self.settled().machines.remove(&(instance.clone(), id.clone()));
+        self.settled().lose(&(instance.clone(), id.clone()));
     }
 
     /// Changes the disk of a sandbox, behind everybody's back.
@@ -190,14 +143,18 @@ impl MemoryBackend {
 
     /// Makes a snapshot unreadable.
     pub fn corrupt_snapshot(&self, reference: &SnapshotRef) {
-        if let Some(saved) = self.settled().saved.get_mut(reference) {
+        let mut state = self.settled();
+        state.tell_lost_snapshot(reference);
+        if let Some(saved) = state.saved.get_mut(reference) {
             saved.corrupt = true;
         }
     }
 
     /// Makes a snapshot disappear.
     pub fn lose_snapshot(&self, reference: &SnapshotRef) {
-        self.settled().saved.remove(reference);
+        let mut state = self.settled();
+        state.tell_lost_snapshot(reference);
+        state.saved.remove(reference);
     }
 
     /// Makes a second snapshot that differs from `reference` in its name only.
@@ -337,138 +294,5 @@ impl MemoryBackend {
 impl fmt::Debug for MemoryBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryBackend").finish_non_exhaustive()
-    }
-}
-
-impl Machine {
-    pub(super) fn new(now: Timestamp, runs_at: Timestamp) -> Self {
-        Self {
-            behavior: Behavior::Puppet,
-            environment: BTreeMap::new(),
-            network: Network::Open,
-            worker: Worker::Waiting { until: runs_at },
-            disk: Disk::default(),
-            role: Role::Session,
-            started_at: now,
-            expires_at: None,
-            restored_from: None,
-            removed_at: None,
-            saving: None,
-        }
-    }
-
-    pub(super) fn listed(&self, id: &SandboxId) -> Sandbox {
-        let state = match &self.worker {
-            _ if self.removed_at.is_some() => SandboxState::Stopping,
-            Worker::Waiting { .. } => SandboxState::Starting,
-            Worker::Alive(_) => SandboxState::Running,
-            Worker::Ended { code, .. } => SandboxState::Exited { code: *code },
-        };
-        Sandbox {
-            id: id.clone(),
-            state,
-            started_at: self.started_at,
-            expires_at: self.expires_at,
-            restored_from: self.restored_from.clone(),
-        }
-    }
-
-    fn settle_worker(&mut self, now: Timestamp) {
-        if let Worker::Waiting { until } = self.worker
-            && until <= now
-        {
-            self.worker = self.behavior.begin(&mut self.disk, &self.environment, self.network);
-        }
-        if let Worker::Alive(alive) = &self.worker
-            && let Some((at, ending)) = alive.dies
-            && at <= now
-        {
-            let code = match ending {
-                WorkerEnding::Clean => super::worker::TERM_CODE,
-                WorkerEnding::Forced => KILL_CODE,
-            };
-            self.worker = Worker::Ended { code: Some(code), ending };
-        }
-    }
-}
-
-impl State {
-    pub(super) fn settle(&mut self, now: Timestamp) {
-        self.machines.retain(|_, found| found.removed_at.is_none_or(|at| at > now));
-        let mut expired = Vec::new();
-        let mut done = Vec::new();
-        for (key, found) in &mut self.machines {
-            found.settle_worker(now);
-            match found.expires_at {
-                Some(at) if at <= now && !matches!(found.worker, Worker::Ended { .. }) => {
-                    expired.push(key.clone());
-                }
-                _ => {}
-            }
-            if found.saving.is_some_and(|(at, _)| at <= now) {
-                done.push(key.clone());
-            }
-        }
-        for key in done {
-            self.finish_save(&key);
-        }
-        for key in expired {
-            self.expire(&key, now);
-        }
-    }
-
-    fn expire(&mut self, key: &Key, now: Timestamp) {
-        let Some(found) = self.machines.get_mut(key) else { return };
-        found.worker = Worker::Ended { code: None, ending: WorkerEnding::Forced };
-        match self.options.expiry {
-            Expiry::Exits => {}
-            Expiry::Vanishes => {
-                self.machines.remove(key);
-            }
-            Expiry::Snapshots => {
-                found.saving = Some((now, SnapshotPurpose::Resume));
-                self.finish_save(key);
-                self.machines.remove(key);
-            }
-        }
-    }
-
-    /// Makes the snapshot that a sandbox's save has come to.
-    pub(super) fn finish_save(&mut self, key: &Key) {
-        let reference = self.next_reference();
-        let Some(found) = self.machines.get_mut(key) else { return };
-        let Some((at, purpose)) = found.saving.take() else { return };
-        let ending = match found.worker {
-            Worker::Ended { ending, .. } => ending,
-            _ => WorkerEnding::Forced,
-        };
-        let snapshot = Snapshot {
-            reference: reference.clone(),
-            session: key.1.session.clone(),
-            boot: key.1.boot,
-            taken_at: at,
-            size_bytes: Some(found.disk.nodes.len() as u64),
-            ending,
-            purpose,
-        };
-        let saved = Saved { instance: key.0.clone(), snapshot, disk: found.disk.clone(), corrupt: false };
-        self.saved.insert(reference, saved);
-        if self.options.after_save == outpost_core::ports::AfterSave::Consumed {
-            self.machines.remove(key);
-        }
-    }
-
-    pub(super) fn saved_of(&self, key: &Key, purpose: SnapshotPurpose) -> Option<&Saved> {
-        self.saved.values().find(|saved| {
-            saved.instance == key.0
-                && saved.snapshot.session == key.1.session
-                && saved.snapshot.boot == key.1.boot
-                && saved.snapshot.purpose == purpose
-        })
-    }
-
-    fn next_reference(&mut self) -> SnapshotRef {
-        self.next += 1;
-        SnapshotRef::new(format!("memory-{:06}", self.next)).expect("not empty")
     }
 }

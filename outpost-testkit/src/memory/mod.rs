@@ -8,6 +8,7 @@ mod disk;
 mod fixture;
 mod options;
 mod provider;
+mod state;
 mod store;
 mod store_fixture;
 mod worker;

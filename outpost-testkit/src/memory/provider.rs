@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use outpost_core::invariants::Fact;
 use outpost_core::model::{
     InstanceId, MachineEnv, NetworkPolicy, SandboxId, SnapshotPurpose, SnapshotRef, WorkerEnding,
     WorkerProgram,
@@ -12,7 +13,8 @@ use outpost_core::ports::{
 };
 use secrecy::ExposeSecret;
 
-use super::backend::{Key, Machine, MemoryBackend, Role, State};
+use super::backend::MemoryBackend;
+use super::state::{Key, Machine, Role, State};
 use super::worker::{Behavior, Network, Worker};
 use crate::clock::later;
 use crate::conformance::provider::Hindrance;
@@ -146,6 +148,9 @@ impl SandboxProvider for MemoryProvider {
             _ => Behavior::Puppet,
         };
         new.expires_at = state.until_when(now, now);
+        let id = spec.id.clone();
+        let started = Fact::SandboxStarted { id, restored_from: new.restored_from.clone() };
+        state.journal.note(&self.instance, started);
         state.machines.insert(key.clone(), new);
         state.settle(now);
         Ok(match state.machines.get(&key) {
@@ -224,10 +229,14 @@ impl SandboxProvider for MemoryProvider {
         let gone_at = later(now, state.options.remove_takes);
         let key = self.key(id);
         if let Some(found) = state.machines.get_mut(&key) {
+            let first = found.removed_at.is_none();
             found.removed_at.get_or_insert(gone_at);
             found.saving = None;
             if !matches!(found.worker, Worker::Ended { .. }) {
                 found.worker = Worker::Ended { code: None, ending: WorkerEnding::Forced };
+            }
+            if first {
+                state.journal.note(&self.instance, Fact::SandboxRemoved(id.clone()));
             }
         }
         state.settle(now);
@@ -252,6 +261,7 @@ impl SandboxProvider for MemoryProvider {
             return Err(Error::new(ErrorKind::Unsupported, NAME, "delete_snapshot", why));
         }
         if state.saved.get(snapshot).is_some_and(|saved| saved.instance == self.instance) {
+            state.journal.note(&self.instance, Fact::SnapshotDeleted(snapshot.clone()));
             state.saved.remove(snapshot);
         }
         Ok(())

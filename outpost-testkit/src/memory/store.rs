@@ -2,8 +2,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use outpost_core::model::{Record, SessionId};
+use outpost_core::invariants::Fact;
+use outpost_core::model::{InstanceId, Record, SessionId};
 use outpost_core::ports::{Error, ErrorKind, SnapshotStore, Stored, Version};
+
+use crate::journal::Journal;
 
 /// A [`SnapshotStore`] in memory. Clones share the records, as a process that was started again does.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +14,8 @@ pub struct MemoryStore(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
 struct Records {
+    /// Whose records, and where it is written down which snapshots they name.
+    journal: Option<(InstanceId, Journal)>,
     stored: BTreeMap<SessionId, Stored>,
     spoiled: BTreeSet<SessionId>,
     read_only: bool,
@@ -24,6 +29,14 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store of `instance`, which writes down the snapshots that its records name.
+    #[must_use]
+    pub fn with_journal(instance: InstanceId, journal: Journal) -> Self {
+        let store = Self::default();
+        store.lock().journal = Some((instance, journal));
+        store
     }
 
     /// Loses every record.
@@ -97,6 +110,10 @@ impl SnapshotStore for MemoryStore {
             return Err(changed("put"));
         }
         records.writable("put")?;
+        if let (Some((instance, journal)), Some(newest)) = (&records.journal, &record.newest_snapshot) {
+            let (session, reference) = (session.clone(), newest.reference.clone());
+            journal.note(instance, Fact::SnapshotRecorded { session, reference });
+        }
         records.next += 1;
         let version = Version(records.next);
         records.stored.insert(session.clone(), Stored { record: record.clone(), version });
