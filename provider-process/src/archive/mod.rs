@@ -9,6 +9,8 @@ mod attributes;
 mod file;
 mod pack;
 mod sparse;
+#[cfg(test)]
+mod tests;
 mod unpack;
 mod walk;
 

@@ -241,7 +241,8 @@ struct Written {
 }
 
 fn header(metadata: &Metadata, kind: EntryType) -> Header {
-    let mut header = Header::new_gnu();
+    // GNU tar takes pax's sparse files in such headers only.
+    let mut header = Header::new_ustar();
     header.set_entry_type(kind);
     header.set_mode(metadata.mode() & 0o7777);
     header.set_uid(u64::from(metadata.uid()));

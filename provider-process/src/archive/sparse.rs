@@ -40,11 +40,15 @@ pub(super) fn parts(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<P
             Err(error) => return Err(error.into()),
         };
         let hole = seek(file, Hole::Hole(data))?.min(len);
-        if data >= hole || parts.len() == MAX_PARTS {
+        if data >= hole || parts.len() + 1 == MAX_PARTS {
             return Ok(None);
         }
         parts.push((data, hole - data));
         at = hole;
+    }
+    if parts.last().is_none_or(|(offset, length)| offset + length < len) {
+        // GNU tar learns from an empty part where a hole at the end ends.
+        parts.push((len, 0));
     }
     (&*file).seek(SeekFrom::Start(0))?;
     Ok(Some(parts))
