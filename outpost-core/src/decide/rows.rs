@@ -65,14 +65,24 @@ impl Situation<'_> {
             Column::Leftover(sandbox) => self.leftover(sandbox),
             Column::Unlisted(boot) => self.unlisted(boot),
             Column::None => self.without_sandbox(),
-            Column::Sandbox(sandbox) => match self.wish() {
+            Column::Sandbox(sandbox) => self.life_over(sandbox).unwrap_or_else(|| match self.wish() {
                 Wish::Work => self.work(sandbox),
                 Wish::Sleep => self.sleep(sandbox),
                 Wish::End => self.end(sandbox),
                 Wish::Unclear | Wish::Elsewhere => self.unclear(sandbox),
                 Wish::Gone => self.gone(sandbox),
-            },
+            }),
         }
+    }
+
+    /// A sandbox that its backend would end soon, unsaved: its worker is ended first, also while nothing is clear.
+    fn life_over(&self, sandbox: &Sandbox) -> Option<Cell> {
+        let limit = self.capabilities.lifetime_limit?;
+        let until = before(after(sandbox.started_at, limit), LIFE_LEFT.min(limit / 4));
+        let lost = self.wish() == Wish::Work && self.owner() == Some(Owner::Another);
+        let due = sandbox.state == SandboxState::Running && until <= self.now;
+        (due && !lost && self.wish() != Wish::End)
+            .then(|| self.stop(sandbox.id.boot, self.policy.stop_grace, StopReason::Lifetime))
     }
 
     fn without_sandbox(&self) -> Cell {
@@ -83,6 +93,7 @@ impl Situation<'_> {
             (Wish::Sleep, Some(Owner::Us)) if self.policy.worker_mode.claims() => {
                 act(Step::Release, "the session sleeps, and nothing of it is left here")
             }
+            (Wish::Sleep, Some(Owner::Another)) => self.superseded(),
             (Wish::Sleep, _) => wait("the session sleeps"),
             (Wish::End, owner) => expiry::forget(self, owner == Some(Owner::Us)),
             (Wish::Unclear, _) => wait("the session's status is not known"),
@@ -105,7 +116,9 @@ impl Situation<'_> {
         let restore = self.record.newest_snapshot.clone();
         let resumes = self.sight.row().is_some_and(|row| row.kind == SessionKind::Resume);
         let cold_resume = resumes && restore.is_none();
-        if cold_resume && !ours && self.policy.worker_mode.claims() {
+        // Where a snapshot is pinned, no other host has a better one.
+        let patient = cold_resume && self.record.pinned.is_empty();
+        if patient && !ours && self.policy.worker_mode.claims() {
             let free_since = self.evidence.free_since.unwrap_or(self.now);
             let until = after(free_since, self.policy.resume_courtesy);
             if until > self.now {
@@ -177,12 +190,6 @@ impl Situation<'_> {
 
     fn running(&self, sandbox: &Sandbox, owner: Owner) -> Cell {
         let boot = sandbox.id.boot;
-        if let Some(limit) = self.capabilities.lifetime_limit {
-            let until = before(after(sandbox.started_at, limit), LIFE_LEFT.min(limit / 4));
-            if until <= self.now {
-                return self.stop(boot, self.policy.stop_grace, StopReason::Lifetime);
-            }
-        }
         let claims = self.policy.worker_mode.claims();
         let evidence = &self.evidence.boot;
         if !claims && owner == Owner::Nobody && !evidence.served && evidence.serving_since.is_none() {
@@ -223,7 +230,12 @@ impl Situation<'_> {
                 // When only readings are missing, the next list brings them.
                 if until > self.now { cell.until(until) } else { cell }
             }
-            SandboxState::Exited { .. } => self.finish(sandbox, SnapshotPurpose::Resume, BootEnd::Wanted),
+            SandboxState::Exited { .. } => {
+                // The session has gone on elsewhere: what is here must not be restored as if it were its newest state.
+                let another = self.owner() == Some(Owner::Another);
+                let purpose = if another { SnapshotPurpose::Detached } else { SnapshotPurpose::Resume };
+                self.finish(sandbox, purpose, BootEnd::Wanted)
+            }
             SandboxState::Stopping => self.repeat_removal(boot),
             SandboxState::Failed { why } => {
                 self.remove(boot, BootEnd::Wanted, format!("its sandbox failed: {why}"))
@@ -301,8 +313,8 @@ impl Situation<'_> {
                 self.stop(boot, self.policy.stop_grace, StopReason::Leftover)
             }
             SandboxState::Exited { .. } => match self.save_first(sandbox, SnapshotPurpose::Detached) {
-                Some(cell) => cell,
-                None => act(
+                Some(cell) if self.wish() != Wish::End => cell,
+                _ => act(
                     Step::Remove { boot, record: self.record.clone() },
                     "a newer sandbox of the session exists",
                 ),
