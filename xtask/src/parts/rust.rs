@@ -49,7 +49,10 @@ pub(super) fn doctests(context: &Context) -> Result<()> {
 }
 
 pub(super) fn deny(context: &Context) -> Result<()> {
-    Cmd::new(context, tools::deny(context)?).args(["check", "bans", "licenses", "sources"]).run()
+    // Without `--workspace` it looks at the root package alone.
+    Cmd::new(context, tools::deny(context)?)
+        .args(["--workspace", "check", "bans", "licenses", "sources"])
+        .run()
 }
 
 /// As README tells a newcomer to.

@@ -96,6 +96,8 @@ impl Prebuilt {
             .arg(&beside)
             .arg("--requirement")
             .arg(&requirements)
+            // The folder is ours alone: nothing of a system's is overwritten.
+            .env("PIP_ROOT_USER_ACTION", "ignore")
             .run()?;
         let _ = fs::remove_dir_all(&dir);
         fs::rename(&beside, &dir).with_context(|| format!("{} cannot be put in its place", dir.display()))
