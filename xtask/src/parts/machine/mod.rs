@@ -36,6 +36,7 @@ pub(super) fn run(context: &Context) -> Result<()> {
         say(papers::dead_mentions(&context.root, file));
         if is_markdown(&file.path) {
             say(papers::dead_links(&context.root, file));
+            say(papers::dead_paths(&files, file));
             say(commands::unknown(&workspace, &file.text));
         }
     }

@@ -64,6 +64,26 @@ pub(super) fn dead_mentions(root: &Path, file: &File) -> Vec<String> {
     dead
 }
 
+/// Paths in a paper's code that begin in this repository and lead nowhere.
+pub(super) fn dead_paths(files: &[File], file: &File) -> Vec<String> {
+    let document = markdown::read(&file.text);
+    let known = |path: &str| {
+        let inner = format!("/{path}/");
+        files
+            .iter()
+            .filter_map(|other| other.path.to_str())
+            .any(|other| format!("/{other}/").contains(&inner))
+    };
+    let dead = |code: &String| {
+        let path = code.trim_end_matches('/');
+        let (top, _) = path.split_once('/')?;
+        let is_path = path.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        let begins_here = !top.is_empty() && files.iter().any(|other| other.path.starts_with(top));
+        (is_path && begins_here && !known(path)).then(|| format!("names {code}, which is not there"))
+    };
+    document.code.iter().filter_map(dead).collect()
+}
+
 /// The path without `.` and `..`, if it stays inside.
 fn inside(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
@@ -115,6 +135,19 @@ mod tests {
         assert_eq!(dead("// see README.md. Or https://example.org/facts.md, or *.md"), 0);
         assert_eq!(dead("// see facts/lessons.md"), 1);
         assert_eq!(dead("#[cfg(test)]\nmod tests { /* notes.md */ }"), 0);
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_found() {
+        let file = |path: &str, text: &str| File { path: path.into(), text: text.to_owned() };
+        let files = [file("core/src/plan/mod.rs", ""), file("tests/run.rs", "")];
+        let dead = |text: &str| dead_paths(&files, &file("README.md", text)).len();
+        assert_eq!(
+            dead("`core/src/plan`, `core/src/plan/`, `tests/`, `plan/mod.rs`, `core/src/{a,b}`, `and/or`"),
+            0
+        );
+        assert_eq!(dead("`core/src/planner`"), 1);
+        assert_eq!(dead("`tests/walk.rs`"), 1);
     }
 
     #[test]
