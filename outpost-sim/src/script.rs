@@ -364,11 +364,14 @@ mod tests {
 
     #[test]
     fn pause_lasts_from_when_it_is_reached() {
-        let mut playback = Playback::new(vec![Step::Pause { ms: 5000 }, Step::Crash { code: 1 }]);
+        let pause = || Step::Pause { ms: 5000 };
+        let mut playback = Playback::new(vec![pause(), pause(), Step::Crash { code: 1 }]);
         assert_eq!(playback.next(at(100), 1, AWAKE).0, Order::Idle);
         assert_eq!(playback.wakes_at(), Some(at(105)));
         assert_eq!(playback.next(at(104), 1, AWAKE).0, Order::Idle);
-        assert_eq!(playback.next(at(105), 1, AWAKE).0, exit(1, 0));
+        assert_eq!(playback.next(at(105), 1, AWAKE).0, Order::Idle);
+        assert_eq!(playback.wakes_at(), Some(at(110)));
+        assert_eq!(playback.next(at(110), 1, AWAKE).0, exit(1, 0));
     }
 
     #[test]
