@@ -48,17 +48,16 @@ fn done(world: &World, decision: &Decision) -> Result<Do, String> {
 }
 
 /// The rule that holds, or what is wrong.
-fn judge(case: &Case) -> Result<&'static str, (&'static str, String)> {
+fn judge(case: &Case, world: &World) -> Result<&'static str, (&'static str, String)> {
     let rule = RULES.iter().find(|rule| (rule.when)(case));
     let Some(rule) = rule else { return Err(("no rule", format!("no rule fits\n  {case:?}"))) };
-    let world = case.world();
     let decision = world.decide();
     let (step, renew) = (rule.then)(case);
     let complain = |what: String| {
         let why = &decision.why;
         Err((rule.name, format!("rule: {}\n  {what}\n  why: {why}\n  {case:?}", rule.name)))
     };
-    match done(&world, &decision) {
+    match done(world, &decision) {
         Ok(found) if found == step => {}
         found => return complain(format!("expected {step:?}, got {found:?}")),
     }
@@ -81,9 +80,9 @@ struct Walk {
 
 fn walk(mode: WorkerMode) -> Walk {
     let mut walk = Walk::default();
-    Case::walk(mode, |case| {
+    Case::walk(mode, |case, world| {
         walk.cases += 1;
-        match judge(case) {
+        match judge(case, world) {
             Ok(rule) => *walk.held.entry(rule).or_default() += 1,
             Err((rule, text)) => walk.broken.entry(rule).or_insert((0, text)).0 += 1,
         }

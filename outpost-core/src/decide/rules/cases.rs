@@ -199,41 +199,40 @@ impl Col {
 
 impl Case {
     /// Walks the product, without what cannot be.
-    pub(super) fn walk(mode: WorkerMode, mut visit: impl FnMut(&Self)) {
+    pub(super) fn walk(mode: WorkerMode, mut visit: impl FnMut(&Self, &World)) {
         for &row in Row::ALL {
-            for &held in Held::ALL {
-                for &holder in Holder::ALL {
-                    if !row_is_possible(row, held, holder) {
+            for (held, holder) in product(Held::ALL, Holder::ALL) {
+                for (col, saved) in product(Col::ALL, Saved::ALL) {
+                    if !row_is_possible(row, held, holder) || !things_are_possible(row, col, saved) {
                         continue;
                     }
-                    for &col in Col::ALL {
-                        for &saved in Saved::ALL {
-                            if !things_are_possible(row, col, saved) {
-                                continue;
-                            }
-                            for_each_memory(row, col, |served, back_off, asleep, reread| {
-                                for &kind in Kind::ALL {
-                                    visit(&Self {
-                                        mode,
-                                        row,
-                                        held,
-                                        holder,
-                                        col,
-                                        served,
-                                        saved,
-                                        back_off,
-                                        asleep,
-                                        reread,
-                                        kind,
-                                    });
-                                }
-                            });
+                    let mut case = Self { mode, row, held, holder, col, saved, ..Self::PLAIN };
+                    let mut world = case.world();
+                    for_each_memory(row, col, |served, back_off, asleep, reread| {
+                        for &kind in Kind::ALL {
+                            case = Self { served, back_off, asleep, reread, kind, ..case };
+                            case.remember(&mut world);
+                            visit(&case, &world);
                         }
-                    }
+                    });
                 }
             }
         }
     }
+
+    const PLAIN: Self = Self {
+        mode: WorkerMode::DevinRemote,
+        row: Row::Running,
+        held: Held::Claimed,
+        holder: Holder::Ours,
+        col: Col::Running,
+        served: Served::Unknown,
+        saved: Saved::Nothing,
+        back_off: BackOff::None,
+        asleep: Asleep::Once,
+        reread: Reread::Never,
+        kind: Kind::New,
+    };
 
     /// The boot of the sandbox that is dealt with.
     pub(super) const fn boot(&self) -> Boot {
@@ -271,15 +270,10 @@ impl Case {
                 Held::Claimed => Phase::Claimed,
                 Held::UnknownText => Phase::Unknown("shared".into()),
             };
-            row.kind = if self.kind == Kind::New { SessionKind::New } else { SessionKind::Resume };
             if self.row == Row::OtherPlatform {
                 row.platform = Some(Platform::Windows);
             }
         });
-        if self.held == Held::Pending {
-            let free_for = if self.kind == Kind::ResumeFresh { 5 } else { 600 };
-            world.evidence.free_since = Some(world.ago(free_for));
-        }
         let absent = |count, seconds| Streak { count, since: Some(world.ago(seconds)) };
         match self.row {
             Row::Gone => {
@@ -288,14 +282,10 @@ impl Case {
             Row::GoneLong => (world.sight, world.evidence.absent) = (Sight::Gone { since }, absent(99, 900)),
             Row::Absent | Row::AbsentLong => {
                 world.evidence.absent = if self.row == Row::Absent { absent(1, 0) } else { absent(3, 70) };
-                world.evidence.free_since = None;
                 world.sight = Sight::Missing { last: world.sight.row().cloned() };
             }
             Row::Unseen => world.sight = Sight::Unseen,
             _ => {}
-        }
-        if !self.row.has_row() {
-            world.evidence.free_since = None;
         }
         world
     }
@@ -362,8 +352,15 @@ impl Case {
         }
     }
 
+    /// Sets everything that does not depend on what is listed.
     fn remember(&self, world: &mut World) {
         let now = world.now;
+        if let Sight::Listed(row) | Sight::Missing { last: Some(row) } = &mut world.sight {
+            row.kind = if self.kind == Kind::New { SessionKind::New } else { SessionKind::Resume };
+        }
+        let free = self.held == Held::Pending && matches!(world.sight, Sight::Listed(_));
+        let free_since = world.ago(if self.kind == Kind::ResumeFresh { 5 } else { 600 });
+        world.evidence.free_since = free.then_some(free_since);
         let (count, since) = match self.asleep {
             Asleep::Once => (1, world.ago(0)),
             Asleep::ThriceWithinGrace => (3, world.ago(20)),
@@ -415,6 +412,10 @@ impl Case {
         };
         boot.serving_since = boot.served.then_some(serving_since).flatten();
     }
+}
+
+fn product<A: Copy, B: Copy>(left: &[A], right: &[B]) -> impl Iterator<Item = (A, B)> {
+    left.iter().flat_map(|&a| right.iter().map(move |&b| (a, b)))
 }
 
 /// What the queue cannot show, or cannot have shown.
