@@ -12,8 +12,11 @@ use crate::script::{RunResult, Script, Step};
 
 type Result<T> = std::result::Result<T, ControlError>;
 
-/// The operations as methods, on everything that is [`Control`]. Each may fail with [`ControlError`].
-#[expect(clippy::missing_errors_doc, reason = "they are the same for all and stand above")]
+/// The operations as methods, on everything that is [`Control`].
+///
+/// # Errors
+///
+/// All of them: [`ControlError`], as [`Control::call`] says.
 pub trait ControlExt: Control {
     /// Puts a row into the queue. Its session does nothing until steps are pushed.
     fn create(&self, row: NewRow) -> Result<()> {

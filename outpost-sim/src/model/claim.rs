@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -135,7 +136,7 @@ impl Fleet {
     #[must_use]
     pub fn check_token(&self, session_id: &str, token: &str) -> Option<Freshness> {
         let tokens = self.tokens.get(session_id)?;
-        let place = tokens.iter().position(|known| known == token)?;
+        let place = tokens.iter().position(|known| known.expose_secret() == token)?;
         Some(if place + 1 == tokens.len() { Freshness::Newest } else { Freshness::Older })
     }
 
@@ -148,7 +149,7 @@ impl Fleet {
         if tokens.len() >= 1024 {
             tokens.remove(0);
         }
-        tokens.push(token.clone());
+        tokens.push(token.clone().into());
         token
     }
 

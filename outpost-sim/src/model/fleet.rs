@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::claim::{ClaimRecord, not_found};
@@ -41,7 +42,7 @@ pub struct Fleet {
     pub(crate) first_event: u64,
     pub(crate) forgotten: Option<Timestamp>,
     pub(crate) claims: Vec<ClaimRecord>,
-    pub(crate) tokens: BTreeMap<String, Vec<String>>,
+    pub(crate) tokens: BTreeMap<String, Vec<SecretString>>,
     pub(crate) issued: u64,
     /// Status changes that are to come: a status that lags behind its worker's exit.
     due: Vec<(Timestamp, String, String)>,

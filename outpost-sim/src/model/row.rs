@@ -53,7 +53,6 @@ fn default_outpost() -> String {
 fn default_kind() -> String {
     "new".to_owned()
 }
-#[expect(clippy::unnecessary_wraps, reason = "the field is optional")]
 fn default_platform() -> Option<String> {
     Some("linux".to_owned())
 }
@@ -260,7 +259,6 @@ impl Row {
 
 /// Half a second is added so that the number never looks like an integer.
 fn seconds(at: Timestamp) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "seconds of this age fit in 53 bits")]
     let whole = at.as_second() as f64;
     whole + 0.5
 }

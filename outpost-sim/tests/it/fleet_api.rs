@@ -6,7 +6,11 @@ use crate::client::{Client, bearer};
 use outpost_sim::control::{ControlExt, Settings};
 use outpost_sim::fault::Endpoint;
 use outpost_sim::model::{DEFAULT_OUTPOST, NewRow, Spelling};
+use outpost_sim::{ServeOptions, serve};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 const LIST: &str = "/opbeta/outposts/devins?outpost=outpost_env-sim";
 const WATCH: &str = "/opbeta/outposts/devins?outpost=outpost_env-sim&watch=true";
@@ -217,12 +221,44 @@ async fn client_of_the_fleet_api_finds_nothing_that_the_real_one_does_not_have()
 #[tokio::test(start_paused = true)]
 async fn request_log_has_every_call_and_no_token() {
     let client = Client::start();
+    client.sim.create(NewRow::new("devin-1")).unwrap();
     client.get(LIST).await;
-    client.get("/opbeta/outposts/devins/devin-1").await;
+    client.get("/opbeta/outposts/devins/devin-2").await;
+    let claimed =
+        client.post("/opbeta/outposts/devins/devin-1/claim", json!({ "acceptor_id": "me" })).await.json();
     let requests = client.sim.requests().unwrap();
     let seen: Vec<_> =
         requests.iter().map(|request| (request.endpoint, &*request.path, request.status)).collect();
-    let get = "/opbeta/outposts/devins/devin-1";
-    assert_eq!(seen, [(Endpoint::List, LIST, Some(200)), (Endpoint::Get, get, Some(404))]);
-    assert!(!format!("{requests:?} {:?}", client.sim).contains(outpost_sim::DEFAULT_TOKEN));
+    let (get, claim) = ("/opbeta/outposts/devins/devin-2", "/opbeta/outposts/devins/devin-1/claim");
+    let expected = [
+        (Endpoint::List, LIST, Some(200)),
+        (Endpoint::Get, get, Some(404)),
+        (Endpoint::Claim, claim, Some(200)),
+    ];
+    assert_eq!(seen, expected);
+    let told = format!("{requests:?} {:?}", client.sim);
+    let connect_token = claimed["status"]["connect_token"].as_str().unwrap();
+    for token in [outpost_sim::DEFAULT_TOKEN, connect_token] {
+        assert!(!told.contains(token));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_simulator_ends_its_streams_and_frees_its_ports() {
+    let server = serve(ServeOptions::default()).await.unwrap();
+    let port = server.api_origin().rsplit(':').next().unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let request = format!("GET {WATCH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer cog_simulated\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    server.stop().await;
+    // An end or a reset: either way nothing more comes.
+    let _ = timeout(Duration::from_secs(30), stream.read_to_end(&mut Vec::new()))
+        .await
+        .expect("the stream lives on");
+    let mut options = ServeOptions::default();
+    options.fleet_port = port;
+    serve(options).await.unwrap();
 }
