@@ -65,6 +65,7 @@ pub(crate) async fn launch(
         .args(worker.arguments())
         .env_clear()
         .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", settings.path))
+        .env("OUTPOST_SHELL", &settings.shell)
         .current_dir(boot.run())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

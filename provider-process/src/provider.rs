@@ -133,19 +133,11 @@ impl Inner {
     }
 
     fn inventory(&self, starting: Vec<SandboxId>) -> Result<Inventory, Fault> {
-        let boots = {
+        let mut sandboxes = {
             let _listing = self.listing();
-            boot::all(&self.layout)?
+            let boots = boot::all(&self.layout)?;
+            boots.iter().map(BootDir::sandbox).collect::<Result<Vec<_>, _>>()?
         };
-        let mut sandboxes = Vec::new();
-        for boot in boots {
-            match boot.sandbox() {
-                Ok(sandbox) => sandboxes.push(sandbox),
-                // Removed since it was seen.
-                Err(_) if !boot.dir.exists() => {}
-                Err(fault) => return Err(fault),
-            }
-        }
         for id in starting {
             if !sandboxes.iter().any(|sandbox| sandbox.id == id) {
                 sandboxes.push(under_way(id));

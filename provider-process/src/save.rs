@@ -64,15 +64,14 @@ fn look(inner: &Inner, id: &SandboxId, purpose: SnapshotPurpose) -> Result<Found
     }
 }
 
-/// The snapshot that was already taken of a boot for a purpose.
-pub(crate) fn existing(
-    inner: &Inner,
-    id: &SandboxId,
-    purpose: SnapshotPurpose,
-) -> Result<Option<Snapshot>, Fault> {
+/// The snapshot that was already taken of a boot for a purpose. One whose archive somebody took away or cut does not
+/// count: as long as the sandbox is there it can be taken again.
+fn existing(inner: &Inner, id: &SandboxId, purpose: SnapshotPurpose) -> Result<Option<Snapshot>, Fault> {
     let reference = inner.layout.reference(id, purpose);
-    let meta = SnapshotMeta::read(&inner.layout.sidecar(&reference))?;
-    Ok(meta.zip(SnapshotRef::new(reference)).map(|(meta, reference)| meta.listed(reference)))
+    let Some(meta) = SnapshotMeta::read(&inner.layout.sidecar(&reference))? else { return Ok(None) };
+    let archive = fs::metadata(inner.layout.archive(&reference));
+    let whole = archive.is_ok_and(|archive| archive.len() == meta.size_bytes);
+    Ok(SnapshotRef::new(reference).filter(|_| whole).map(|reference| meta.listed(reference)))
 }
 
 fn write(

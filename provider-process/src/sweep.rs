@@ -43,11 +43,11 @@ pub(crate) fn delete_file(path: &Path) -> Result<(), Fault> {
 
 /// Clears away what nobody can still be working on, because the instance's lock is held: directories that were being
 /// prepared or deleted, sandboxes in which no process was ever started, archives that are not snapshots yet, and
-/// temporary directories without a sandbox.
+/// temporary directories without a sandbox. What cannot be deleted stays, for it is in nobody's way.
 pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
     for name in names_in(&layout.sandboxes())? {
         if layout.owns_leftover(&name) {
-            delete_tree(&layout.sandboxes().join(name))?;
+            if_possible(delete_tree(&layout.sandboxes().join(name)));
         }
     }
     let mut temporary = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
         if boot.meta.progress == Progress::Prepared {
             let gone = layout.aside("gone", &boot.meta.id());
             fs::rename(&boot.dir, &gone).during(|| format!("move {}", boot.dir.display()))?;
-            delete_tree(&gone)?;
+            if_possible(delete_tree(&gone));
         } else {
             temporary.push(boot.tmp);
         }
@@ -64,19 +64,28 @@ pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
     for name in names_in(&root)? {
         let dir = root.join(&name);
         if layout.is_own_boot(&name) && !temporary.contains(&dir) {
-            delete_tree(&dir)?;
+            if_possible(delete_tree(&dir));
         }
     }
     for name in names_in(&layout.snapshots())? {
-        let reference = name.strip_suffix(".part").unwrap_or(&name);
-        let reference = reference.strip_suffix(".tar.zst").or_else(|| reference.strip_suffix(".json"));
-        let Some(reference) = reference.filter(|reference| layout.owns_reference(reference)) else {
-            continue;
-        };
-        let finished = !name.ends_with(".part") && layout.sidecar(reference).exists();
-        if !finished {
-            delete_file(&layout.snapshots().join(&name))?;
+        if is_unfinished(layout, &name) {
+            if_possible(delete_file(&layout.snapshots().join(&name)));
         }
     }
     Ok(())
+}
+
+/// Whether a file among the snapshots belongs to one of this instance's that is not complete.
+fn is_unfinished(layout: &Layout, name: &str) -> bool {
+    let whole = name.strip_suffix(".part").unwrap_or(name);
+    let reference = whole.strip_suffix(".tar.zst").or_else(|| whole.strip_suffix(".json"));
+    reference
+        .filter(|reference| layout.owns_reference(reference))
+        .is_some_and(|reference| whole != name || !layout.sidecar(reference).exists())
+}
+
+fn if_possible(result: Result<(), Fault>) {
+    if let Err(fault) = result {
+        tracing::warn!("a leftover stays: {}", fault.message);
+    }
 }

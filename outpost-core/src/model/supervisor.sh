@@ -17,6 +17,8 @@
 # RUN/exit         BOOT CODE TIME        128 + n after signal n; 127 also when it could not be started; TIME in Unix seconds
 # RUN/log          what worker and supervisor print; moved to RUN/log.1 when it is longer than 8 MiB
 #
+# OUTPOST_SHELL, if set, is the shell that becomes the worker, as words; else /bin/sh.
+#
 # START tells a process from a later one with the same number: field 22 of /proc/PID/stat, elsewhere `ps -o lstart` with
 # its blanks as underscores, or `-`.
 #

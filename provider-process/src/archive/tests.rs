@@ -240,7 +240,6 @@ fn a_file_that_grows_or_shrinks_while_it_is_read_is_a_warning() {
 #[test]
 fn a_file_that_lost_bytes_is_filled_up_so_that_the_archive_stays_whole() {
     let bench = Bench::new();
-    // A file of the kernel's that says it is longer than what can be read.
     fs::write(bench.tree().join("file"), vec![1; 10]).unwrap();
     struct Cutter<'a>(&'a Path, Vec<u8>);
     impl std::io::Write for Cutter<'_> {

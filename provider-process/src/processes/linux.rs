@@ -1,6 +1,7 @@
 //! Processes as `/proc` shows them.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -52,10 +53,12 @@ pub(super) fn all(marks: &Marks) -> Result<Vec<Process>, Fault> {
 }
 
 fn is_marked(process: &process::Process, marks: &Marks) -> bool {
+    let within = |path: &Path| path.starts_with(&marks.dir) || path.starts_with(&marks.tmp);
     // Neither can be read of another user's processes, which are none of ours.
-    process.cwd().is_ok_and(|cwd| cwd.starts_with(&marks.dir) || cwd.starts_with(&marks.tmp))
+    process.cwd().is_ok_and(|cwd| within(&cwd))
         || process.environ().is_ok_and(|env| {
-            env.get(OsStr::new("TMPDIR")).is_some_and(|value| value.as_os_str() == marks.tmp.as_os_str())
+            let names = ["TMPDIR", "HOME", "DEVIN_REMOTE_STATE_DIR", "DEVIN_WORKER_CACHE_DIR"];
+            names.iter().any(|name| env.get(OsStr::new(name)).is_some_and(|value| within(Path::new(value))))
         })
 }
 

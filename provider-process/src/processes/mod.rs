@@ -1,8 +1,8 @@
 //! Which processes of this machine belong to a sandbox, and the ending of them.
 //!
 //! A process is taken for a sandbox's when it is in the process group or session of its worker or supervisor, when its
-//! environment has the boot's `TMPDIR`, when its working directory lies in the sandbox (Linux only), or when its parent
-//! is one of those. A number alone never counts: it goes together with the time at which its process started, so that
+//! environment has the boot's `TMPDIR` or (Linux only) a home or state directory in the sandbox, when its working
+//! directory lies there (Linux only), or when its parent is one of those. A number alone never counts: it goes together with the time at which its process started, so that
 //! a recycled number is nobody.
 
 #[cfg(target_os = "linux")]
@@ -36,7 +36,7 @@ pub(crate) struct Process {
     pub(crate) session: i32,
     /// As the supervisor writes it down.
     pub(crate) started: String,
-    /// It has the `TMPDIR` that was looked for, or works in the directory that was.
+    /// Its environment or its working directory shows that it belongs to the sandbox.
     pub(crate) marked: bool,
 }
 
