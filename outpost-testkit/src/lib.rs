@@ -5,9 +5,11 @@
 //! * [`memory`]: a backend and a store in memory, under virtual time.
 //! * [`fault`]: fault injection around any implementation of the ports.
 //! * [`clock`]: virtual time.
+//! * [`world`]: the simulated world: a queue, backends and orchestrators under virtual time, by seed.
 
 pub mod clock;
 pub mod conformance;
 pub mod fault;
 pub mod journal;
 pub mod memory;
+pub mod world;

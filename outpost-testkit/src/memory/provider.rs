@@ -228,15 +228,18 @@ impl SandboxProvider for MemoryProvider {
         let mut state = self.backend.settled();
         let gone_at = later(now, state.options.remove_takes);
         let key = self.key(id);
-        if let Some(found) = state.machines.get_mut(&key) {
-            let first = found.removed_at.is_none();
-            found.removed_at.get_or_insert(gone_at);
+        if let Some(found) = state.machines.get_mut(&key)
+            && found.removed_at.is_none()
+        {
             found.saving = None;
-            if !matches!(found.worker, Worker::Ended { .. }) {
+            if !found.has_ended() {
                 found.worker = Worker::Ended { code: None, ending: WorkerEnding::Forced };
             }
-            if first {
-                state.journal.note(&self.instance, Fact::SandboxRemoved(id.clone()));
+            // The end of its worker is heard before its removal.
+            state.settle(now);
+            state.journal.note(&self.instance, Fact::SandboxRemoved(id.clone()));
+            if let Some(found) = state.machines.get_mut(&key) {
+                found.removed_at = Some(gone_at);
             }
         }
         state.settle(now);

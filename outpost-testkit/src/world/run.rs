@@ -1,0 +1,277 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use outpost_core::invariants::{Fact, Violation};
+use outpost_core::model::{InstanceId, SessionId};
+use outpost_core::ports::Clock;
+use outpost_sim::model::FleetOptions;
+
+use super::calm;
+use super::log::EventLog;
+use super::orchestrator::{Assemble, Orchestrator, reconciler};
+use super::people::People;
+use super::queue::Queue;
+use super::scenario::Scenario;
+use super::workers::Workers;
+use crate::clock::{Executor, Livelock, Turn, VirtualClock, later};
+use crate::fault::Switch;
+use crate::journal::Journal;
+use crate::memory::MemoryBackend;
+
+/// How a simulated run has ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// What was played.
+    pub scenario: Scenario,
+    /// What happened.
+    pub log: Vec<String>,
+    /// How it ended.
+    pub result: Result<(), Failure>,
+}
+
+/// What a simulated run has found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A promise was broken.
+    #[error(transparent)]
+    Broken(#[from] Violation),
+    /// The orchestrators keep each other busy without time passing.
+    #[error(transparent)]
+    Livelock(#[from] Livelock),
+    /// More live sandboxes than there may be.
+    #[error("{0}")]
+    Surplus(String),
+    /// With the faults gone, not everything came to rest.
+    #[error("invariant 8 is broken: {0}")]
+    Unrest(String),
+}
+
+/// Plays the scenario with the reconciler of `outpost-core`.
+#[must_use]
+pub fn simulate(scenario: Scenario) -> Outcome {
+    simulate_with(scenario, reconciler())
+}
+
+/// Plays the scenario with any orchestrator.
+#[must_use]
+pub fn simulate_with(scenario: Scenario, assemble: Assemble) -> Outcome {
+    let mut world = World::new(scenario, assemble);
+    let result = world.play();
+    if let Err(failure) = &result {
+        world.log.line("world", format_args!("FAILED: {failure}"));
+    }
+    Outcome { scenario: world.scenario, log: world.log.lines(), result }
+}
+
+struct World {
+    scenario: Scenario,
+    executor: Executor,
+    clock: VirtualClock,
+    queue: Queue,
+    backend: MemoryBackend,
+    journal: Journal,
+    log: EventLog,
+    orchestrators: Vec<Orchestrator>,
+    chance: Rng,
+    behave: Arc<AtomicBool>,
+    /// The probability that an orchestrator's process dies at an await.
+    death: f64,
+    /// What has changed anything since it was last emptied.
+    changes: Vec<String>,
+}
+
+impl World {
+    fn new(scenario: Scenario, assemble: Assemble) -> Self {
+        let clock = VirtualClock::new();
+        let (journal, log) = (Journal::kept(), EventLog::new(clock.clone()));
+        log.line("world", &scenario);
+        let mut options = FleetOptions::default();
+        options.page_cap = 5;
+        let queue = Queue::new(clock.clone(), options);
+        let backend =
+            MemoryBackend::new(clock.clone(), scenario.backend.clone()).with_journal(journal.clone());
+        let orchestrators = (1..=scenario.orchestrators)
+            .map(|number| {
+                let context = (&clock, &journal, &log);
+                Orchestrator::new(number, &scenario, (&queue, &backend), context, assemble.clone())
+            })
+            .collect();
+        let executor = Executor::new(clock.clone());
+        let chance = Rng::with_seed(scenario.seed.wrapping_add(0xC4A5_4ED0));
+        Self {
+            scenario,
+            executor,
+            clock,
+            queue,
+            backend,
+            journal,
+            log,
+            orchestrators,
+            chance,
+            behave: Arc::default(),
+            death: 0.0005,
+            changes: Vec::new(),
+        }
+    }
+
+    fn play(&mut self) -> Result<(), Failure> {
+        let workers = Workers {
+            clock: self.clock.clone(),
+            queue: self.queue.clone(),
+            backend: self.backend.clone(),
+            journal: self.journal.clone(),
+            log: self.log.clone(),
+            mode: self.scenario.mode,
+            chance: self.chance.fork(),
+            behave: self.behave.clone(),
+        };
+        self.executor.spawn(workers.live());
+        let people = People {
+            clock: self.clock.clone(),
+            queue: self.queue.clone(),
+            backend: self.backend.clone(),
+            log: self.log.clone(),
+            chance: self.chance.fork(),
+            most: self.scenario.sessions,
+        };
+        let people = self.executor.spawn(people.act());
+        for place in 0..self.orchestrators.len() {
+            self.start(place, Duration::ZERO);
+        }
+        self.drive(self.scenario.turmoil)?;
+
+        self.log.line("world", "the faults stop");
+        self.executor.drop_task(people);
+        self.death = 0.0;
+        self.behave.store(true, Ordering::Relaxed);
+        for orchestrator in &self.orchestrators {
+            orchestrator.faults.switch(Switch::Off);
+        }
+        calm::tidy(&self.queue);
+        self.drive(self.scenario.calm)?;
+        self.log.line("world", "everything should be at rest");
+        if let Some(unrest) = calm::unrest(&self.scenario, &self.queue, &self.backend) {
+            return Err(Failure::Unrest(unrest));
+        }
+        for orchestrator in &self.orchestrators {
+            orchestrator.checker.settle()?;
+        }
+        self.stays_quiet()
+    }
+
+    /// Then nothing more happens, but what a life of limited length brings with it.
+    fn stays_quiet(&mut self) -> Result<(), Failure> {
+        if self.scenario.backend.lifetime_limit.is_some() {
+            return Ok(());
+        }
+        self.changes.clear();
+        self.drive(Duration::from_secs(5 * 60))?;
+        match self.changes.first() {
+            Some(change) => Err(Failure::Unrest(format!("everything was at rest, and then: {change}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn drive(&mut self, pause: Duration) -> Result<(), Failure> {
+        let until = later(self.clock.now(), pause);
+        loop {
+            match self.executor.turn()? {
+                Turn::Stalled if self.clock.now() >= until => return Ok(()),
+                Turn::Stalled => {
+                    self.executor.jump(until);
+                }
+                turn => self.after(turn)?,
+            }
+        }
+    }
+
+    /// After every step: what happened is written down and checked, and processes die that are to die.
+    fn after(&mut self, turn: Turn) -> Result<(), Failure> {
+        let Turn::Polled(task) = turn else { return Ok(()) };
+        self.hear()?;
+        for place in 0..self.orchestrators.len() {
+            let orchestrator = &self.orchestrators[place];
+            for note in orchestrator.faults.take_notes() {
+                self.log.line(format_args!("faults of {}", orchestrator.instance), note);
+            }
+            let dies = orchestrator.task == Some(task) && self.chance.f64() < self.death;
+            if orchestrator.faults.take_crash() || dies {
+                self.crash(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<(), Failure> {
+        // Looking at the truth brings about what time does, and so what is to be heard.
+        let mut live: BTreeMap<(InstanceId, SessionId), usize> = BTreeMap::new();
+        let mut all: BTreeMap<InstanceId, usize> = BTreeMap::new();
+        let heard_of = self.backend.true_sandboxes();
+        let facts = self.journal.take();
+        if facts.is_empty() {
+            return Ok(());
+        }
+        for found in heard_of {
+            *all.entry(found.instance.clone()).or_default() += 1;
+            if found.sandbox.state.is_live() {
+                *live.entry((found.instance, found.sandbox.id.session)).or_default() += 1;
+            }
+        }
+        let now = self.clock.now();
+        for (instance, fact) in facts {
+            if !matches!(fact, Fact::StatusSeen { .. } | Fact::Claimed { .. }) {
+                let line = format!("{fact:?}");
+                self.log.line(format_args!("truth at {instance}"), &line);
+                self.changes.push(line);
+            }
+            let Some(orchestrator) = self.orchestrators.iter_mut().find(|known| known.instance == instance)
+            else {
+                continue;
+            };
+            if let Fact::SandboxStarted { id, .. } = &fact {
+                orchestrator.observer.untold().insert(id.session.clone());
+            }
+            orchestrator.checker.hear(now, &fact)?;
+        }
+        if let Some(((instance, session), count)) = live.into_iter().find(|(_, count)| *count > 1) {
+            return Err(Failure::Surplus(format!(
+                "invariant 1: {count} live sandboxes of {session} at {instance}"
+            )));
+        }
+        let limit = self.scenario.limit;
+        if let Some((instance, count)) = all.into_iter().find(|(_, count)| *count > limit) {
+            return Err(Failure::Surplus(format!(
+                "invariant 6: {count} sandboxes at {instance}, {limit} allowed"
+            )));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, place: usize, pause: Duration) {
+        let process = self.orchestrators[place].process(pause);
+        self.orchestrators[place].task = Some(self.executor.spawn(process));
+    }
+
+    fn crash(&mut self, place: usize) {
+        let orchestrator = &mut self.orchestrators[place];
+        let pause = Duration::from_secs_f64(self.chance.f64().powi(3) * 600.0);
+        self.log.line(&orchestrator.instance, format_args!("CRASHES and is back in {pause:?}"));
+        if let Some(task) = orchestrator.task.take() {
+            self.executor.drop_task(task);
+        }
+        // A process that died between a start and the word about it can tell nobody.
+        for session in std::mem::take(&mut *orchestrator.observer.untold()) {
+            self.journal.note(&orchestrator.instance, Fact::Reported(session));
+        }
+        if self.chance.u8(..10) == 0 {
+            self.log.line(&orchestrator.instance, "loses its records");
+            orchestrator.store.wipe();
+        }
+        self.start(place, pause);
+    }
+}
