@@ -80,11 +80,11 @@ impl Engine {
             return;
         }
         tracked.evidence.missed(now);
-        if let Sight::Listed(row) = std::mem::take(&mut tracked.sight) {
-            tracked.sight = Sight::Missing { last: Some(row) };
-        } else if matches!(tracked.sight, Sight::Unseen) {
-            tracked.sight = Sight::Missing { last: None };
-        }
+        tracked.sight = match std::mem::take(&mut tracked.sight) {
+            Sight::Listed(row) => Sight::Missing { last: Some(row) },
+            Sight::Unseen => Sight::Missing { last: None },
+            known @ (Sight::Missing { .. } | Sight::Gone { .. }) => known,
+        };
         if tracked.is_empty() {
             self.forget(session);
         } else {

@@ -1,17 +1,21 @@
 //! From what is known to what is done now.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::input::{Effect, Work};
 use super::tracked::{Said, Tracked};
 use super::{Engine, NoticeKind};
-use crate::decide::time::since;
+use crate::decide::time::{after, since};
 use crate::decide::{BootEvidence, Decision, Sight, Situation, StartPlan, Step, Wish, decide, jitter};
 use crate::fleet::{Candidate, Room, StartClass, admit};
 use crate::model::{Owner, SessionId, SessionStatus};
 
 /// So many steps that no sandbox bounds (deleting, forgetting, writing, looking, releasing) are under way at once.
 const LIGHT_STEPS: usize = 16;
+/// Between two extensions of one sandbox: the first may have failed or gained nothing, and steps must get their turn.
+const EXTEND_PAUSE: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// What to do now. Everything that it answers counts as under way until its input comes back.
@@ -40,7 +44,7 @@ impl Engine {
         let mut postponed = Vec::new();
         while let Some(session) = self.dirty.pop_first() {
             let Some(decision) = self.decision(now, &session) else { continue };
-            self.keep_up(&session, &decision, &mut effects);
+            self.keep_up(now, &session, &decision, &mut effects);
             if let Some(step) = self.ready_step(now, &session, &decision) {
                 if is_light(&step) && light >= LIGHT_STEPS {
                     postponed.push(session);
@@ -124,7 +128,13 @@ impl Engine {
 
     /// Renewals and extensions, which also go on while a step is under way. A renewal never runs beside a start or a
     /// release: it could claim again what these give back.
-    fn keep_up(&mut self, session: &SessionId, decision: &Decision, effects: &mut Vec<Effect>) {
+    fn keep_up(
+        &mut self,
+        now: Timestamp,
+        session: &SessionId,
+        decision: &Decision,
+        effects: &mut Vec<Effect>,
+    ) {
         let tracked = self.tracked(session);
         let exclusive = matches!(tracked.busy, Some(Step::Start(_) | Step::Release));
         if decision.upkeep.renew && !tracked.renewing && !exclusive {
@@ -134,8 +144,10 @@ impl Engine {
         if let Some(boot) = decision.upkeep.extend
             && !tracked.extending
             && tracked.busy.is_none()
+            && tracked.extend_at.is_none_or(|at| at <= now)
         {
             tracked.extending = true;
+            tracked.extend_at = Some(after(now, EXTEND_PAUSE));
             effects.push(Effect::Extend(session.clone(), boot));
         }
     }

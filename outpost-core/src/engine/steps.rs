@@ -215,7 +215,8 @@ impl Engine {
                 }
             }
             Err(error) => {
-                tracked.hold_back(now, error.retry_after());
+                let asked = error.retry_after().map(|pause| after(now, pause));
+                tracked.extend_at = tracked.extend_at.max(asked);
                 self.notice(Some(session), NoticeKind::StepFailed, format!("extending failed: {error}"));
                 self.inventory.ask(now, Duration::ZERO);
             }

@@ -21,6 +21,8 @@ pub(super) struct Tracked {
     pub(super) busy: Option<Step>,
     pub(super) renewing: bool,
     pub(super) extending: bool,
+    /// Not before this is its sandbox extended again, whatever came of it the last time.
+    pub(super) extend_at: Option<Timestamp>,
     /// The engine's clock when the last step that touched the backend ended.
     pub(super) needs_clock: u64,
     /// Not before this is the next step begun: the last one failed, or goes on by itself.
