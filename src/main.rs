@@ -1,2 +1,5 @@
-//! Outpost.
-fn main() {}
+//! The command `outpost`.
+
+fn main() -> std::process::ExitCode {
+    outpost::cli::main()
+}
