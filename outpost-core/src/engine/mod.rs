@@ -22,6 +22,9 @@ mod report;
 mod steps;
 mod tracked;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
