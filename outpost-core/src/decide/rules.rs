@@ -5,6 +5,8 @@
 mod cases;
 mod fixpoint;
 mod table;
+#[cfg(not(target_arch = "wasm32"))]
+mod totality;
 mod world;
 
 use std::collections::BTreeMap;

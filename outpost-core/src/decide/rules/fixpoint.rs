@@ -143,7 +143,7 @@ fn some_cases(stride: usize, mut visit: impl FnMut(&Case, &World)) {
 #[test]
 fn what_was_decided_is_done_and_then_nothing_more_happens() {
     let mut count = 0;
-    some_cases(499, |case, world| {
+    some_cases(997, |case, world| {
         let mut world = world.clone();
         if let Err(story) = settle(&mut world) {
             panic!("{case:?}\n{story}");

@@ -5,9 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::decide::time::{after, before};
-use crate::decide::{
-    BootEvidence, Decision, Evidence, Origin, Reading, Sight, Situation, Step, decide, jitter,
-};
+use crate::decide::{BootEvidence, Decision, Evidence, Reading, Sight, Situation, Step, decide, jitter};
 use crate::model::{
     AcceptorId, Boot, Claim, InstanceId, OutpostId, Owner, Phase, Policy, Record, RecordedSnapshot, Sandbox,
     SandboxId, SandboxState, Session, SessionId, SessionStatus, Snapshot, SnapshotPurpose, SnapshotRef,
@@ -76,18 +74,6 @@ impl World {
         self
     }
 
-    pub(super) fn running(self) -> Self {
-        self.row(SessionStatus::Running)
-    }
-
-    pub(super) fn suspended(self) -> Self {
-        let since = self.ago(600);
-        let mut world = self.row(SessionStatus::Suspended);
-        world.evidence.suspended.count = 3;
-        world.evidence.suspended.since = Some(since);
-        world
-    }
-
     /// Changes the row, if there is one.
     pub(super) fn with_row(mut self, change: impl FnOnce(&mut Session)) -> Self {
         if let Sight::Listed(row) | Sight::Missing { last: Some(row) } = &mut self.sight {
@@ -131,12 +117,6 @@ impl World {
             ..BootEvidence::default()
         };
         self.sandboxes.push(Sandbox { id, state, started_at, expires_at: None, restored_from: None });
-        self
-    }
-
-    /// This process started the newest boot, and it has done no work.
-    pub(super) const fn never_served(mut self) -> Self {
-        self.evidence.boot.origin = Origin::Here;
         self
     }
 
