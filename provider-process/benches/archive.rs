@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use outpost_core::model::{
-    AcceptorId, Boot, InstanceId, NetworkPolicy, OutpostId, SandboxId, SandboxState, SessionId, SnapshotPurpose,
-    SnapshotRef, WorkerCredentials, WorkerMode, WorkerProgram, WorkerSettings, WorkerSpec,
+    AcceptorId, Boot, InstanceId, NetworkPolicy, OutpostId, SandboxId, SandboxState, SessionId,
+    SnapshotPurpose, SnapshotRef, WorkerCredentials, WorkerMode, WorkerProgram, WorkerSettings, WorkerSpec,
 };
 use outpost_core::ports::{SandboxProvider as _, Saving, StartSpec, Started};
 use outpost_provider_process::ProcessProvider;
@@ -23,7 +23,8 @@ fn setting(name: &str, otherwise: usize) -> usize {
 /// Source files, a few libraries, and archives that cannot be compressed: about what a checkout with its dependencies is.
 fn make_tree(root: &Path, mib: usize) -> usize {
     let mut random = fastrand::Rng::with_seed(7);
-    let words: Vec<String> = (0..2000).map(|_| (0..random.usize(2..10)).map(|_| random.lowercase()).collect()).collect();
+    let words: Vec<String> =
+        (0..2000).map(|_| (0..random.usize(2..10)).map(|_| random.lowercase()).collect()).collect();
     let mut files = 0;
     let mut left = mib << 20;
     while left > 0 {
@@ -60,7 +61,10 @@ fn spec(boot: u64, restore: Option<SnapshotRef>) -> StartSpec {
         session: session.clone(),
         outpost: OutpostId::new("outpost_env-bench").unwrap(),
         acceptor: AcceptorId::new("bench").unwrap(),
-        credentials: WorkerCredentials::Connect { gateway_url: "http://x".into(), token: "x".to_owned().into() },
+        credentials: WorkerCredentials::Connect {
+            gateway_url: "http://x".into(),
+            token: "x".to_owned().into(),
+        },
         remote_sha: None,
         settings: WorkerSettings::default(),
     };

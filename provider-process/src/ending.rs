@@ -84,5 +84,11 @@ async fn look(boot: BootDir) -> Result<(Members, BootDir), Fault> {
 
 /// Signals each of them, whatever becomes of the others; the last one's fault if any would not take it.
 fn signal_all(processes: &[Process], signal: Signal) -> Option<Fault> {
-    processes.iter().filter_map(|process| send(process, signal).err()).last()
+    let mut refused = None;
+    for process in processes {
+        if let Err(fault) = send(process, signal) {
+            refused = Some(fault);
+        }
+    }
+    refused
 }

@@ -61,7 +61,7 @@ async fn a_restart_finds_a_live_worker_and_starts_no_other() {
     drop(provider);
 
     let provider = desk.provider();
-    assert_eq!(provider.list().await.unwrap().sandboxes, [before.clone()]);
+    assert_eq!(provider.list().await.unwrap().sandboxes, std::slice::from_ref(&before));
     assert_eq!(start(&provider, desk.spec("devin-1", 1, "exit 1")).await, before);
     assert_eq!(desk.pid("devin-1", "worker"), worker);
     assert_eq!(stop(&provider, &boot, GRACE).await, WorkerEnding::Clean);
