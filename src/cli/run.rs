@@ -119,6 +119,8 @@ async fn run(config: &Config) -> Result<()> {
     let served = match config.listen {
         Some(address) => {
             let listener = http::bind(address).await?;
+            let bound = listener.local_addr().context("the endpoints' address is not known")?;
+            tracing::info!("http://{bound}/readyz, /healthz and /metrics are served");
             let until = stop.clone().cancelled_owned();
             Some(tokio::spawn(http::serve(listener, Arc::clone(&state), until)))
         }
@@ -151,9 +153,6 @@ fn say_hello(config: &Config, state_dir: &StateDir) {
             "worker mode `cli`: code in a session can read the fleet token, and this must be the only orchestrator of the \
              outpost"
         );
-    }
-    if let Some(address) = config.listen {
-        tracing::info!("http://{address}/readyz, /healthz and /metrics are served");
     }
 }
 

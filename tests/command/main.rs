@@ -1,0 +1,6 @@
+//! The command from end to end: real processes, real HTTP and SSE, a simulated queue.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod life;
