@@ -9,8 +9,11 @@ use jiff::Timestamp;
 use super::time::{after, since};
 use crate::model::{AcceptorId, Boot, Owner, Sandbox, SandboxState, Session, SessionStatus};
 
-/// How long a worker must have lived, its session seen claimed by us, before its disk counts as work.
+/// How long a worker must have lived, its session seen claimed by us, before its boot counts as one that served.
 pub const SERVED_AFTER: Duration = Duration::from_secs(30);
+
+/// Where snapshots can be deleted, a disk is saved already after so much of that: it costs little, and it may be work.
+pub const SAVED_AFTER: Duration = Duration::from_secs(5);
 
 /// What is known of a session's row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -124,6 +127,8 @@ pub struct BootEvidence {
     pub first_seen: Option<Timestamp>,
     /// Since when its worker has been seen alive while its session was ours.
     pub serving_since: Option<Timestamp>,
+    /// For how long that was, until it was last seen so.
+    pub served_for: Duration,
     /// It has done work, for certain.
     pub served: bool,
     /// When its worker was first seen to have ended.
@@ -199,7 +204,8 @@ impl Evidence {
             SandboxState::Running => {
                 if owner == Owner::Us {
                     let first = *boot.serving_since.get_or_insert(now);
-                    boot.served |= since(now, first) >= SERVED_AFTER;
+                    boot.served_for = since(now, first);
+                    boot.served |= boot.served_for >= SERVED_AFTER;
                 } else if !boot.served {
                     boot.serving_since = None;
                 }

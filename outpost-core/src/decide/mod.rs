@@ -26,7 +26,7 @@ mod view;
 mod rules;
 
 pub use backoff::{BootEnd, GIVE_UP_AFTER, jitter};
-pub use evidence::{BootEvidence, Evidence, Origin, Reading, SERVED_AFTER, Sight, Streak};
+pub use evidence::{BootEvidence, Evidence, Origin, Reading, SAVED_AFTER, SERVED_AFTER, Sight, Streak};
 pub use rows::decide;
 pub use step::{Caveat, Decision, StartPlan, Step, StopReason, Upkeep};
 pub use view::{Column, Situation, Wish};

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::evidence::{Evidence, Sight};
+use super::evidence::{Evidence, SAVED_AFTER, Sight};
 use super::time::after;
 use crate::model::{
     Boot, Owner, Phase, Policy, Record, Sandbox, SandboxState, Session, SessionId, SessionStatus, Snapshot,
 };
-use crate::ports::Capabilities;
+use crate::ports::{Capabilities, Support};
 
 const REPEAT_REMOVAL_AFTER: Duration = Duration::from_secs(60);
 
@@ -145,6 +145,8 @@ impl<'a> Situation<'a> {
         let known = self.evidence.boot.boot == sandbox.id.boot;
         // A worker that left by itself and content was done with something.
         let content = sandbox.state == SandboxState::Exited { code: Some(0) };
-        !known || content || self.evidence.boot.may_have_served()
+        let cheap = self.capabilities.delete_snapshots == Support::Yes;
+        let worked = cheap && self.evidence.boot.served_for >= SAVED_AFTER;
+        !known || content || worked || self.evidence.boot.may_have_served()
     }
 }
