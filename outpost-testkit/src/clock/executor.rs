@@ -3,6 +3,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
 use jiff::Timestamp;
@@ -23,7 +24,9 @@ pub struct Executor {
     tasks: BTreeMap<TaskId, (LocalBoxFuture<'static, ()>, Waker)>,
     ready: Ready,
     next: u64,
-    polls_at_this_time: u64,
+    /// The polls since then.
+    polls: u64,
+    since: Timestamp,
     limit: u64,
 }
 
@@ -41,9 +44,9 @@ pub enum Turn {
     Stalled,
 }
 
-/// Tasks kept waking each other without letting time pass.
+/// Tasks kept waking each other, or themselves, while hardly any time passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("livelock: {polls} polls at {at} without time passing")]
+#[error("livelock: {polls} polls until {at} in less than ten seconds")]
 pub struct Livelock {
     /// The virtual time at which it happened.
     pub at: Timestamp,
@@ -52,23 +55,29 @@ pub struct Livelock {
 }
 
 impl Executor {
-    /// The polls at one instant that are taken for a livelock unless [`with_limit`](Self::with_limit) says otherwise.
-    pub const DEFAULT_LIMIT: u64 = 100_000;
+    /// The polls within [`WINDOW`](Self::WINDOW) that are taken for a livelock unless [`with_limit`](Self::with_limit) says
+    /// otherwise.
+    pub const DEFAULT_LIMIT: u64 = 20_000;
+
+    /// So much virtual time must pass before polls are counted anew: a loop that sleeps for a millisecond is a livelock, too.
+    pub const WINDOW: Duration = Duration::from_secs(10);
 
     /// An executor without tasks.
     #[must_use]
     pub fn new(clock: VirtualClock) -> Self {
+        let since = clock.now();
         Self {
             clock,
             tasks: BTreeMap::new(),
             ready: Ready::default(),
             next: 0,
-            polls_at_this_time: 0,
+            polls: 0,
+            since,
             limit: Self::DEFAULT_LIMIT,
         }
     }
 
-    /// The same with another number of polls that are a livelock when time does not pass between them.
+    /// The same with another number of polls that are a livelock.
     #[must_use]
     pub const fn with_limit(mut self, polls: u64) -> Self {
         self.limit = polls;
@@ -104,9 +113,9 @@ impl Executor {
         loop {
             let Some(id) = lock(&self.ready).pop_front() else { return Ok(Turn::Stalled) };
             let Some((future, waker)) = self.tasks.get_mut(&id) else { continue };
-            self.polls_at_this_time += 1;
-            if self.polls_at_this_time > self.limit {
-                return Err(Livelock { at: self.clock.now(), polls: self.polls_at_this_time });
+            self.polls += 1;
+            if self.polls > self.limit {
+                return Err(Livelock { at: self.clock.now(), polls: self.polls });
             }
             let waker = waker.clone();
             return Ok(match future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -122,10 +131,11 @@ impl Executor {
     /// Moves time on to the next wake-up, at most to `until`; answers the time then.
     pub fn jump(&mut self, until: Timestamp) -> Timestamp {
         let target = self.clock.next_wake().map_or(until, |wake| wake.min(until));
-        if target > self.clock.now() {
-            self.polls_at_this_time = 0;
-        }
         self.clock.advance_to(target);
+        if target >= super::later(self.since, Self::WINDOW) {
+            self.since = target;
+            self.polls = 0;
+        }
         self.clock.now()
     }
 
@@ -181,7 +191,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
-    use std::time::Duration;
 
     use super::*;
     use crate::clock::EPOCH;
@@ -238,6 +247,18 @@ mod tests {
         });
         let end = executor.drive_bounded(in_secs(1), |_, _| Ok::<_, Livelock>(()));
         assert_eq!(end, Err(Livelock { at: EPOCH, polls: 1001 }));
+    }
+
+    #[test]
+    fn a_loop_that_sleeps_for_a_moment_is_a_livelock_too() {
+        let clock = VirtualClock::new();
+        let mut executor = Executor::new(clock.clone()).with_limit(1000);
+        executor.spawn(async move {
+            loop {
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert!(executor.drive_bounded(in_secs(60), |_, _| Ok::<_, Livelock>(())).is_err());
     }
 
     #[test]

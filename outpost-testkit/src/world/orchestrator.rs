@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use outpost_core::invariants::Checker;
-use outpost_core::model::{InstanceId, OutpostId, Platform, Policy, WorkerMode};
+use jiff::Timestamp;
+use outpost_core::invariants::{Checker, Fact, Violation};
+use outpost_core::model::{InstanceId, OutpostId, Platform, Policy, SandboxId, WorkerMode};
 use outpost_core::ports::{Clock, FixedProgram};
 use outpost_core::reconciler::{Observer, Ports, Reconciler, Workers};
 use secrecy::SecretString;
@@ -83,7 +84,7 @@ impl Orchestrator {
         let seed = scenario.seed.wrapping_mul(31).wrapping_add(number as u64);
         let faults = Faults::seeded(seed, scenario.faults.clone(), shared.clone());
         let store = MemoryStore::with_journal(instance.clone(), journal.clone());
-        let model = ModelSource::new(queue.clone(), outpost, instance.clone(), journal.clone());
+        let model = ModelSource::new(queue.clone(), outpost);
         let observer = WitnessObserver {
             instance: instance.clone(),
             journal: journal.clone(),
@@ -109,6 +110,33 @@ impl Orchestrator {
         let checker = Checker::new(instance.clone(), policy.limit, policy.snapshot_ttl);
         let parts = Parts { policy, ports, workers, observer: Arc::new(observer.clone()) };
         Self { instance, checker, faults, store, observer, task: None, parts, assemble }
+    }
+
+    /// Checks a fact about it. Where its record of a session was lost, the snapshots that the backend lists stand for the
+    /// record: it is made again from them.
+    pub(super) fn hear(
+        &mut self,
+        now: Timestamp,
+        fact: &Fact,
+        backend: &MemoryBackend,
+    ) -> Result<(), Violation> {
+        match fact {
+            Fact::SandboxStarted { id, .. } => {
+                self.observer.untold().insert(id.session.clone());
+            }
+            Fact::SandboxRemoved(SandboxId { session, .. }) | Fact::ReleaseAsked { session, .. }
+                if !self.store.true_records().contains_key(session) =>
+            {
+                for saved in backend.true_snapshots() {
+                    if saved.instance == self.instance && saved.snapshot.session == *session {
+                        let (session, reference) = (session.clone(), saved.snapshot.reference);
+                        self.checker.hear(now, &Fact::SnapshotRecorded { session, reference })?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.checker.hear(now, fact)
     }
 
     /// Its process, starting after `pause`.

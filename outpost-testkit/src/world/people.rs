@@ -139,8 +139,18 @@ impl People {
         }
     }
 
+    /// One whose sandbox is still there is left whole: nobody could know that the disk is worth something again.
     fn break_snapshot(&mut self) {
-        let snapshots = self.backend.true_snapshots();
+        let sandboxes = self.backend.true_sandboxes();
+        let mut snapshots = self.backend.true_snapshots();
+        snapshots.retain(|saved| {
+            !sandboxes.iter().any(|found| {
+                let id = &found.sandbox.id;
+                found.instance == saved.instance
+                    && id.session == saved.snapshot.session
+                    && id.boot == saved.snapshot.boot
+            })
+        });
         if let Some(found) = self.chance.choice(&snapshots) {
             let reference = &found.snapshot.reference;
             self.log.line("people", format_args!("snapshot {reference} breaks"));

@@ -3,8 +3,7 @@ use std::collections::{BTreeMap, VecDeque};
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use outpost_core::invariants::Fact;
-use outpost_core::model::{AcceptorId, InstanceId, OutpostId, Session, SessionId};
+use outpost_core::model::{AcceptorId, OutpostId, Session, SessionId};
 use outpost_core::ports::{Claimed, Cursor, Error, ErrorKind, Listing, SessionSource, WatchEvent};
 use outpost_sim::model::{EventKind, ListQuery, Position, Refusal};
 use secrecy::SecretString;
@@ -12,23 +11,19 @@ use serde_json::Value;
 
 use super::decode;
 use super::queue::Queue;
-use crate::journal::Journal;
 
 /// A [`SessionSource`] over a [`Queue`], without a wire between.
 #[derive(Debug, Clone)]
 pub struct ModelSource {
     queue: Queue,
     outpost: OutpostId,
-    /// Whose claims are written down.
-    instance: InstanceId,
-    journal: Journal,
 }
 
 impl ModelSource {
-    /// What `instance` sees of `outpost` in `queue`. Claims are written into `journal`.
+    /// The sessions of `outpost` in `queue`.
     #[must_use]
-    pub const fn new(queue: Queue, outpost: OutpostId, instance: InstanceId, journal: Journal) -> Self {
-        Self { queue, outpost, instance, journal }
+    pub const fn new(queue: Queue, outpost: OutpostId) -> Self {
+        Self { queue, outpost }
     }
 
     fn claimed(
@@ -37,13 +32,9 @@ impl ModelSource {
         acceptor: &AcceptorId,
         operation: &'static str,
     ) -> Result<Value, Error> {
-        let answer = self
-            .queue
+        self.queue
             .with(|fleet, now| fleet.claim(now, session.as_str(), acceptor.as_str()))
-            .map_err(|refusal| error(&refusal, operation))?;
-        let (session, acceptor) = (session.clone(), acceptor.clone());
-        self.journal.note(&self.instance, Fact::Claimed { session, acceptor });
-        Ok(answer)
+            .map_err(|refusal| error(&refusal, operation))
     }
 }
 

@@ -55,6 +55,9 @@ impl<S: SessionSource> SessionSource for WitnessSource<S> {
     }
 
     async fn claim(&self, session: &SessionId, acceptor: &AcceptorId) -> Result<Claimed, Error> {
+        // What counts is what was known when it was asked for: the row may change while the call is on its way.
+        let fact = Fact::Claimed { session: session.clone(), acceptor: acceptor.clone() };
+        self.journal.note(&self.instance, fact);
         let claimed = self.inner.claim(session, acceptor).await?;
         self.saw(&claimed.session);
         Ok(claimed)
