@@ -98,7 +98,13 @@ dimension! {
 
 dimension! {
     /// Whether the newest boot has done work.
-    Served { No, Yes, Unknown }
+    Served {
+        No,
+        /// For seconds: not enough to count, enough to have written something.
+        Briefly,
+        Yes,
+        Unknown,
+    }
 }
 
 dimension! {
@@ -406,10 +412,11 @@ impl Case {
         boot.unlisted = unlisted;
         (boot.rereads, boot.reread_at) = (rereads, reread_at);
         (boot.origin, boot.served) = match self.served {
-            Served::No => (Origin::Here, false),
+            Served::No | Served::Briefly => (Origin::Here, false),
             Served::Yes => (Origin::Here, true),
             Served::Unknown => (Origin::Before, false),
         };
+        boot.served_for = secs(if self.served == Served::Briefly { 6 } else { 0 });
         boot.serving_since = boot.served.then_some(serving_since).flatten();
     }
 }

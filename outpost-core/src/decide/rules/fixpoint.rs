@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::cases::Case;
 use super::world::{World, secs};
 use crate::decide::time::after;
-use crate::decide::{Origin, Sight, Step};
+use crate::decide::{Origin, SAVED_AFTER, Sight, Step};
 use crate::model::{Owner, SandboxState, SessionStatus, WorkerMode};
 
 /// More steps than any way through the table needs.
@@ -81,6 +81,7 @@ fn check(world: &World, step: &Step) -> Result<(), &'static str> {
             holds(!sandbox.state.is_live(), "a live sandbox is removed")?;
             let evidence = &world.evidence.boot;
             let worked = evidence.boot != *boot || evidence.served || evidence.origin == Origin::Before;
+            let worked = worked || evidence.served_for >= SAVED_AFTER;
             let has_disk = matches!(sandbox.state, SandboxState::Exited { .. });
             let over = *boot <= world.record.closed_boot;
             holds(!worked || !has_disk || ended || over || saved(*boot), "work is removed before it is saved")

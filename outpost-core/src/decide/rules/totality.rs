@@ -54,7 +54,7 @@ prop_compose! {
         let origin = if here { Origin::Here } else { Origin::Before };
         BootEvidence {
             boot: Boot::new(boot), origin, first_seen, serving_since, served, ended_at, rereads, reread_at,
-            saving_since, unlisted,
+            saving_since, unlisted, ..BootEvidence::default()
         }
     }
 }

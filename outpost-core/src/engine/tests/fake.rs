@@ -241,7 +241,7 @@ impl Fake {
             Effect::ListInventory => {
                 self.work();
                 let (sandboxes, snapshots) = (self.sandboxes.clone(), self.snapshots.clone());
-                Input::Inventory(Ok(Inventory { sandboxes, snapshots, ..Inventory::default() }))
+                Input::Inventory(Ok(Inventory { sandboxes, snapshots }))
             }
             Effect::Renew(session) => Input::Renewed { result: self.claim(&session), session },
             Effect::Extend(session, boot) => {

@@ -166,7 +166,8 @@ fn a_session_that_wakes_between_any_two_steps_starts_from_the_finished_snapshot(
 #[test]
 fn every_end_takes_the_same_path() {
     let limited = Capabilities { lifetime_limit: Some(HOUR), ..Capabilities::default() };
-    let ends: [(&str, fn(&mut Fake)); 5] = [
+    type End = fn(&mut Fake);
+    let ends: [(&str, End); 5] = [
         ("it exits", |world| world.exit("a", 1)),
         ("it sleeps", |world| world.set("a", SessionStatus::Suspended)),
         ("it is gone", |world| world.rows.clear()),
