@@ -131,14 +131,14 @@ impl Engine {
         });
         let (kind, text) = match (step, end) {
             (Step::Start(plan), StepEnd::Done) => {
-                let from = plan
+                let how = plan
                     .restore
                     .as_ref()
-                    .map_or("the image".to_owned(), |s| format!("snapshot {}", s.reference));
+                    .map_or("started afresh".to_owned(), |s| format!("restored from {}", s.reference));
                 if let Some(caveat) = plan.caveat {
                     self.notice(Some(session), NoticeKind::Caveat, caveat.to_string());
                 }
-                (NoticeKind::Started, format!("boot {} started from {from}", plan.boot))
+                (NoticeKind::Started, format!("boot {} {how}", plan.boot))
             }
             (Step::Start(plan), StepEnd::SnapshotUnusable) => {
                 let which = plan.restore.as_ref().map_or_else(String::new, |s| s.reference.to_string());
