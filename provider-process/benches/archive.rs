@@ -92,12 +92,31 @@ fn shell(script: &str, paths: &[&Path]) {
     assert!(status.success(), "{script}");
 }
 
+/// A moment, and how much processor time this process and its children had used.
+struct Begun(Instant, f64);
+
+fn begin() -> Begun {
+    Begun(Instant::now(), processor_seconds())
+}
+
+#[cfg(target_os = "linux")]
+fn processor_seconds() -> f64 {
+    let stat = procfs::process::Process::myself().unwrap().stat().unwrap();
+    let ticks = stat.utime + stat.stime + u64::try_from(stat.cutime + stat.cstime).unwrap();
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
+
+#[cfg(not(target_os = "linux"))]
+fn processor_seconds() -> f64 {
+    f64::NAN
+}
+
 #[derive(Default)]
-struct Times(Vec<(&'static str, Vec<Duration>)>);
+struct Times(Vec<(&'static str, Vec<(Duration, f64)>)>);
 
 impl Times {
-    fn note(&mut self, what: &'static str, begun: Instant) {
-        let time = begun.elapsed();
+    fn note(&mut self, what: &'static str, begun: Begun) {
+        let time = (begun.0.elapsed(), processor_seconds() - begun.1);
         match self.0.iter_mut().find(|(known, _)| *known == what) {
             Some((_, times)) => times.push(time),
             None => self.0.push((what, vec![time])),
@@ -106,9 +125,13 @@ impl Times {
 
     fn print(mut self, mib: usize) {
         for (what, times) in &mut self.0 {
-            times.sort();
-            let median = times[times.len() / 2].as_secs_f64();
-            println!("{what:<58} {median:>7.2} s {:>7.0} MiB/s", mib as f64 / median);
+            times.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            let (median, processor) = times[times.len() / 2];
+            let median = median.as_secs_f64();
+            println!(
+                "{what:<58} {median:>6.2} s {:>5.0} MiB/s {processor:>6.2} s of processor",
+                mib as f64 / median
+            );
         }
     }
 }
@@ -135,22 +158,22 @@ async fn main() {
     let mut times = Times::default();
     let mut boot = 1;
     for _ in 0..rounds {
-        let begun = Instant::now();
+        let begun = begin();
         shell("tar -C \"$1\" -cf - . | zstd -q -1 -T0 -f -o \"$2\"", &[&disk, &archive]);
         times.note("save    tar | zstd -1 -T0", begun);
         shell("sync", &[]);
-        let begun = Instant::now();
+        let begun = begin();
         let pipe = "tar -C \"$1\" -cf - . | zstd -q -1 -T0 -f -o \"$2\" && sync \"$2\"";
         shell(&format!("{pipe} && zstd -dc \"$2\" | tar -tf - >/dev/null"), &[&disk, &archive]);
         times.note("save    tar | zstd -1 -T0, made durable, read back", begun);
 
-        let begun = Instant::now();
+        let begun = begin();
         let reference = save(&provider, &first.id).await;
         times.note("save    outpost (made durable, read back)", begun);
 
         fs::create_dir(&out).unwrap();
         shell("sync", &[]);
-        let begun = Instant::now();
+        let begun = begin();
         shell("zstd -dc \"$2\" | tar -C \"$1\" -xf -", &[&out, &archive]);
         times.note("restore zstd | tar", begun);
         fs::remove_dir_all(&out).unwrap();
@@ -158,7 +181,7 @@ async fn main() {
         shell("sync", &[]);
         boot += 1;
         let restored = spec(boot, Some(reference.clone()));
-        let begun = Instant::now();
+        let begun = begin();
         let started = provider.start(restored.clone()).await.unwrap();
         times.note("restore outpost (and its worker started)", begun);
         assert!(matches!(started, Started::Sandbox(_)));

@@ -2,15 +2,38 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use outpost_core::model::{MachineEnv, Sandbox, SandboxId, SandboxState};
+use outpost_core::model::{MachineEnv, Sandbox, SandboxId, SandboxState, WorkerEnding};
 
 use crate::fault::{During as _, Fault};
 use crate::layout::{Layout, private_dir};
-use crate::meta::{Progress, SandboxMeta};
+use crate::meta::SandboxMeta;
 use crate::processes::{Marks, Recorded, machine_boot};
 use crate::settings::Settings;
+
+/// What has happened to a sandbox, as far as its processes cannot tell: an empty file beside its `meta.json`. A name is
+/// there or not, also after a kill, and takes no room on a full disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Its supervisor was, or is just being, started.
+    Launched,
+    /// KILL is needed to end its processes.
+    Killed,
+    /// It is being removed.
+    Removing,
+}
+
+impl Mark {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Launched => "launched",
+            Self::Killed => "killed",
+            Self::Removing => "removing",
+        }
+    }
+}
 
 /// A sandbox on disk.
 #[derive(Debug, Clone)]
@@ -48,6 +71,23 @@ impl BootDir {
 
     pub(crate) fn disk(&self) -> PathBuf {
         self.dir.join("disk")
+    }
+
+    /// Notes what is about to happen.
+    pub(crate) fn mark(&self, mark: Mark) -> Result<(), Fault> {
+        let path = self.dir.join(mark.file());
+        let made = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        made.map(drop).during(|| format!("note that it is {}", mark.file()))
+    }
+
+    /// Whether that has begun.
+    pub(crate) fn has(&self, mark: Mark) -> Result<bool, Fault> {
+        self.dir.join(mark.file()).try_exists().during(|| format!("see whether it is {}", mark.file()))
+    }
+
+    /// How its worker ended, if it has.
+    pub(crate) fn ending(&self) -> Result<WorkerEnding, Fault> {
+        Ok(if self.has(Mark::Killed)? { WorkerEnding::Forced } else { WorkerEnding::Clean })
     }
 
     /// The word that begins the files of this boot's supervisor.
@@ -100,10 +140,11 @@ impl BootDir {
 
     /// What has become of it.
     pub(crate) fn state(&self) -> Result<SandboxState, Fault> {
-        match self.meta.progress {
-            Progress::Removing => return Ok(SandboxState::Stopping),
-            Progress::Prepared => return Ok(SandboxState::Starting),
-            Progress::Launched => {}
+        if self.has(Mark::Removing)? {
+            return Ok(SandboxState::Stopping);
+        }
+        if !self.has(Mark::Launched)? {
+            return Ok(SandboxState::Starting);
         }
         let marks = self.marks()?;
         if marks.worker.as_ref().is_some_and(Recorded::is_alive) {

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use outpost_core::model::WorkerEnding;
 use outpost_core::ports::ErrorKind;
 
-use crate::boot::BootDir;
+use crate::boot::{BootDir, Mark};
 use crate::fault::{Fault, blocking};
 use crate::processes::{Members, Process, members, send};
 use crate::tasks::Cancel;
@@ -19,8 +19,8 @@ const SUPERVISOR_LEAVES_WITHIN: Duration = Duration::from_secs(5);
 const SHORT_PAUSE: Duration = Duration::from_millis(2);
 const LONG_PAUSE: Duration = Duration::from_millis(100);
 
-/// Sends TERM, after `grace` KILL, and answers when no process is alive. What was forced is in the sandbox's `meta.json`
-/// before the first KILL. Cancelling cuts the grace short.
+/// Sends TERM, after `grace` KILL, and answers when no process is alive. What was forced is noted in the
+/// sandbox before the first KILL. Cancelling cuts the grace short.
 pub(crate) async fn end_all(
     mut boot: BootDir,
     grace: Duration,
@@ -30,13 +30,14 @@ pub(crate) async fn end_all(
     let mut refused: Option<Fault> = None;
     let begun = Instant::now();
     let mut killing_since: Option<Instant> = None;
+    let mut killing_workers = false;
     let mut worker_gone_since: Option<Instant> = None;
     let mut pause = SHORT_PAUSE;
     loop {
         let (found, looked_at) = look(boot).await?;
         boot = looked_at;
         if found.is_empty() {
-            return Ok(boot.meta.ending);
+            return if killing_workers { Ok(WorkerEnding::Forced) } else { boot.ending() };
         }
         if found.working.is_empty() {
             let gone_since = *worker_gone_since.get_or_insert_with(Instant::now);
@@ -52,10 +53,11 @@ pub(crate) async fn end_all(
             asked.extend(new);
         } else {
             worker_gone_since = None;
-            if killing_since.is_none() {
+            if !killing_workers {
+                killing_workers = true;
                 killing_since = Some(Instant::now());
                 pause = SHORT_PAUSE;
-                note_forced(&mut boot);
+                note_forced(&boot);
             }
             refused = signal_all(&found.working, Signal::SIGKILL);
         }
@@ -70,10 +72,9 @@ pub(crate) async fn end_all(
 }
 
 /// Notes that KILL is needed, before it is sent.
-fn note_forced(boot: &mut BootDir) {
-    boot.meta.ending = WorkerEnding::Forced;
+fn note_forced(boot: &BootDir) {
     // A full disk must not keep a process alive.
-    if let Err(fault) = boot.meta.write(&boot.dir) {
+    if let Err(fault) = boot.mark(Mark::Killed) {
         tracing::warn!(sandbox = %boot.meta.id(), "not noted that it was killed: {}", fault.message);
     }
 }

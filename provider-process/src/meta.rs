@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::fault::{During as _, Fault};
 use crate::layout::write_durably;
 
-/// `meta.json` of a sandbox.
+/// `meta.json` of a sandbox: what it began as. It is durable before the sandbox appears, and never changes; what happens
+/// later are [`Mark`](crate::boot::Mark)s.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SandboxMeta {
     pub(crate) instance: InstanceId,
@@ -25,21 +26,6 @@ pub(crate) struct SandboxMeta {
     pub(crate) restored_from: Option<SnapshotRef>,
     /// Which start of the machine its processes belong to; after another one none of them can be alive.
     pub(crate) machine_boot: Option<String>,
-    pub(crate) progress: Progress,
-    /// Written before KILL is sent.
-    pub(crate) ending: WorkerEnding,
-}
-
-/// How far a sandbox's life has come, as far as its processes cannot tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Progress {
-    /// Its disk is ready; no process was ever started.
-    Prepared,
-    /// Its supervisor was, or is just being, started.
-    Launched,
-    /// It is being removed.
-    Removing,
 }
 
 impl SandboxMeta {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use outpost_core::model::{SandboxId, SnapshotRef};
 
-use crate::boot::BootDir;
+use crate::boot::{BootDir, Mark};
 use crate::ending::end_all;
 use crate::fault::{During as _, Fault, blocking};
 use crate::layout::sync_parent;
-use crate::meta::Progress;
 use crate::provider::Inner;
 use crate::sweep::{delete_file, delete_tree};
 use crate::tasks::Cancel;
@@ -33,13 +32,10 @@ pub(crate) async fn remove(inner: Arc<Inner>, id: SandboxId, cancel: Cancel) -> 
 
 /// Notes that a sandbox is being removed, so that it is listed as such also by a later process.
 fn mark(inner: &Inner, id: &SandboxId) -> Result<Option<BootDir>, Fault> {
-    let Some(mut boot) = inner.find(id)? else { return Ok(None) };
-    if boot.meta.progress != Progress::Removing {
-        boot.meta.progress = Progress::Removing;
-        if let Err(fault) = boot.meta.write(&boot.dir) {
-            // A full disk is a reason to remove things.
-            tracing::warn!(sandbox = %id, "not noted that it is being removed: {}", fault.message);
-        }
+    let Some(boot) = inner.find(id)? else { return Ok(None) };
+    if let Err(fault) = boot.mark(Mark::Removing) {
+        // A full disk is a reason to remove things.
+        tracing::warn!(sandbox = %id, "not noted that it is being removed: {}", fault.message);
     }
     Ok(Some(boot))
 }

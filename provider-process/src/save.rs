@@ -99,7 +99,7 @@ fn write(
             boot: id.boot,
             purpose,
             taken_at: Timestamp::now(),
-            ending: boot.meta.ending,
+            ending: boot.ending()?,
             size_bytes: packed.size_bytes,
             sha256: packed.sha256,
             warnings: packed.warnings,

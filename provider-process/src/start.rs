@@ -6,16 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use outpost_core::model::{NetworkPolicy, SandboxId, SnapshotRef, WorkerEnding};
+use outpost_core::model::{NetworkPolicy, SandboxId, SnapshotRef};
 use outpost_core::ports::{ErrorKind, StartSpec, Started};
 
 use crate::archive::{UnpackError, unpack_from};
-use crate::boot::BootDir;
+use crate::boot::{BootDir, Mark};
 use crate::ending::end_all;
 use crate::fault::{During as _, Fault, blocking};
 use crate::launch::{install_program, launch};
-use crate::layout::{private_dir, sync_parent};
-use crate::meta::{Progress, SandboxMeta, SnapshotMeta};
+use crate::layout::private_dir;
+use crate::meta::{SandboxMeta, SnapshotMeta};
 use crate::processes::machine_boot;
 use crate::provider::Inner;
 use crate::settings::UnenforcedNetworkPolicy;
@@ -33,14 +33,13 @@ pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) ->
     cancel.check()?;
 
     let (at, to_prepare, watched) = (inner.clone(), spec.clone(), cancel.clone());
-    let (mut boot, program) = match blocking(move || prepare(&at, &to_prepare, &watched)).await? {
+    let (boot, program) = match blocking(move || prepare(&at, &to_prepare, &watched)).await? {
         Prepared::Ready { boot, program } => (boot, program),
         Prepared::Unusable { why } => return Ok(Started::SnapshotUnusable { why }),
     };
     let launched = async {
         cancel.check()?;
-        boot.meta.progress = Progress::Launched;
-        boot.meta.write(&boot.dir)?;
+        boot.mark(Mark::Launched)?;
         launch(&boot, &spec.worker, &program, &inner.settings, &cancel).await
     };
     match launched.await {
@@ -92,6 +91,16 @@ fn prepare(inner: &Inner, spec: &StartSpec, cancel: &Cancel) -> Result<Prepared,
 
 fn fill(inner: &Inner, spec: &StartSpec, aside: &Path, cancel: &Cancel) -> Result<Prepared, Fault> {
     let layout = &inner.layout;
+    // Before the disk is filled: making it durable later would wait for all that was restored.
+    let meta = SandboxMeta {
+        instance: layout.instance().clone(),
+        session: spec.id.session.clone(),
+        boot: spec.id.boot,
+        started_at: Timestamp::now(),
+        restored_from: spec.restore.clone(),
+        machine_boot: machine_boot(),
+    };
+    meta.write(aside)?;
     if let Some(reference) = &spec.restore
         && let Err(error) = restore(inner, reference, &spec.id, &aside.join("disk"), cancel)
     {
@@ -105,17 +114,6 @@ fn fill(inner: &Inner, spec: &StartSpec, aside: &Path, cancel: &Cancel) -> Resul
     let place = layout.newest(&spec.id.session);
     let program = install_program(&aside.join("run"), &spec.worker.program)?
         .replace(&*aside.to_string_lossy(), &place.to_string_lossy());
-    let meta = SandboxMeta {
-        instance: layout.instance().clone(),
-        session: spec.id.session.clone(),
-        boot: spec.id.boot,
-        started_at: Timestamp::now(),
-        restored_from: spec.restore.clone(),
-        machine_boot: machine_boot(),
-        progress: Progress::Prepared,
-        ending: WorkerEnding::Clean,
-    };
-    meta.write(aside)?;
     cancel.check()?;
     move_into_place(inner, &spec.id, aside, &place)?;
     let boot = BootDir { tmp: layout.tmp(&spec.id), meta, dir: place };
@@ -128,8 +126,7 @@ fn move_into_place(inner: &Inner, id: &SandboxId, aside: &Path, place: &Path) ->
         let displaced = inner.layout.displaced(&older.id());
         fs::rename(place, &displaced).during(|| format!("move boot {} aside", older.boot))?;
     }
-    fs::rename(aside, place).during(|| format!("move boot {} into place", id.boot))?;
-    sync_parent(place).during(|| "make the sandbox durable")
+    fs::rename(aside, place).during(|| format!("move boot {} into place", id.boot))
 }
 
 fn restore(

@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::boot::{self, names_in};
+use crate::boot::{self, Mark, names_in};
 use crate::fault::{During as _, Fault};
 use crate::layout::Layout;
-use crate::meta::Progress;
 
 /// Deletes a tree, also one whose directories its owner may not change. What does not exist is deleted.
 pub(crate) fn delete_tree(path: &Path) -> Result<(), Fault> {
@@ -52,7 +51,7 @@ pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
     }
     let mut temporary = Vec::new();
     for boot in boot::all(layout)? {
-        if boot.meta.progress == Progress::Prepared {
+        if !boot.has(Mark::Launched)? {
             let gone = layout.aside("gone", &boot.meta.id());
             fs::rename(&boot.dir, &gone).during(|| format!("move {}", boot.dir.display()))?;
             if_possible(delete_tree(&gone));
