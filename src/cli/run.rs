@@ -1,5 +1,6 @@
 //! `outpost run`: serves an outpost until it is told to stop.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -86,7 +87,8 @@ const fn mode(mode: WorkerMode) -> &'static str {
 
 fn set_up_log(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log.filter);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // Setting it fails only when it was set before, and it is set here only.
     let _ = match config.log.format {
         LogFormat::Text => log.with_target(false).try_init(),
@@ -127,11 +129,8 @@ async fn run(config: &Config) -> Result<()> {
         None => None,
     };
     say_hello(config, &state_dir);
-    let report = reconciler.run(stop.cancelled_owned()).await;
-    tracing::info!(
-        sandboxes = report.sandboxes.total(),
-        "stopped; live workers and their claims stay for the next run"
-    );
+    reconciler.run(stop.cancelled_owned()).await;
+    tracing::info!("stopped; live workers and their claims stay for the next run");
     if let Some(served) = served {
         served.abort();
     }

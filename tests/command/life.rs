@@ -30,9 +30,10 @@ fn every_worker_mode_serves_a_session_from_beginning_to_end() {
         play.create("devin-1", new_sleeper(mode));
         let mut outpost = play.outpost().args(&["--worker-mode", mode]).start();
         assert_eq!(play.output_of("devin-1", 1), mode);
-        play.until_no_process();
+        outpost.until_says("boot 1 is removed");
         play.sim().wake("devin-1").unwrap();
         assert_eq!(play.output_of("devin-1", 2), mode);
+        outpost.until_says("boot 2 is removed");
         play.until_no_process();
         let workers = play.workers_of("devin-1");
         assert!(workers.iter().all(|worker| worker.mode == mode && worker.repos_here), "{workers:?}");

@@ -3,4 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bad_input;
+mod damage;
 mod life;
+mod readiness;
+mod signals;

@@ -4,9 +4,9 @@
 
 mod outpost;
 mod playground;
-pub mod processes;
+pub(crate) mod processes;
 mod wait;
 
-pub use outpost::{Outpost, Running};
-pub use playground::{Playground, new_sleeper};
-pub use wait::{BOUND, until, until_some};
+pub(crate) use outpost::{Outpost, Running};
+pub(crate) use playground::{Playground, new_sleeper};
+pub(crate) use wait::{BOUND, until, until_some};

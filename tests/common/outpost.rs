@@ -15,7 +15,7 @@ use super::{Playground, until, until_some};
 
 /// How `outpost run` is to be started. Its environment is made of nothing but these settings.
 #[derive(Debug, Clone)]
-pub struct Outpost {
+pub(crate) struct Outpost {
     dir: PathBuf,
     env: BTreeMap<String, String>,
     flags: Vec<String>,
@@ -53,28 +53,28 @@ impl Outpost {
 
     /// With an environment variable.
     #[must_use]
-    pub fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
     /// Without an environment variable.
     #[must_use]
-    pub fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.env.remove(name);
         self
     }
 
     /// With more arguments after `run`.
     #[must_use]
-    pub fn args(mut self, arguments: &[&str]) -> Self {
+    pub(crate) fn args(mut self, arguments: &[&str]) -> Self {
         self.flags.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self
     }
 
     /// From within a shell, whose `script` has `exec "$@"` in it.
     #[must_use]
-    pub fn inside(mut self, script: &str) -> Self {
+    pub(crate) fn inside(mut self, script: &str) -> Self {
         self.inside = Some(script.into());
         self
     }
@@ -96,7 +96,7 @@ impl Outpost {
 
     /// Starts it; its log goes to a file.
     #[track_caller]
-    pub fn start(&self) -> Running {
+    pub(crate) fn start(&self) -> Running {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let nth = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let log = self.dir.join(format!("outpost-{nth}.log"));
@@ -106,7 +106,7 @@ impl Outpost {
 
     /// Runs it to its end; answers how it left and what it said.
     #[track_caller]
-    pub fn run(&self) -> (ExitStatus, String) {
+    pub(crate) fn run(&self) -> (ExitStatus, String) {
         let mut running = self.start();
         let status = running.until_left();
         (status, running.log())
@@ -115,29 +115,29 @@ impl Outpost {
 
 /// A running `outpost run`. Dropping it kills it; its workers live on.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    pub fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process id")
     }
 
     /// Everything that it has said.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
     /// Waits until it has said something.
     #[track_caller]
-    pub fn until_says(&self, what: &str) {
+    pub(crate) fn until_says(&self, what: &str) {
         until(&format!("it says `{what}`; its log:\n{}", self.log()), || self.log().contains(what));
     }
 
     /// The status and the text of one of its endpoints; `None` while it does not listen.
-    pub fn get(&self, path: &str) -> Option<(u16, String)> {
+    pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
         let log = self.log();
         let (before, _) = log.split_once("/readyz, /healthz and /metrics are served")?;
         let base = &before[before.rfind("http://")?..];
@@ -152,13 +152,13 @@ impl Running {
 
     /// Waits until it is ready.
     #[track_caller]
-    pub fn until_ready(&self) {
+    pub(crate) fn until_ready(&self) {
         until("it is ready", || self.get("/readyz").is_some_and(|(status, _)| status == 200));
     }
 
     /// Waits until it is not ready, and answers why not.
     #[track_caller]
-    pub fn until_not_ready(&self, why: &str) -> String {
+    pub(crate) fn until_not_ready(&self, why: &str) -> String {
         until_some(&format!("it is not ready because of `{why}`"), || {
             self.get("/readyz")
                 .filter(|(status, text)| *status == 503 && text.contains(why))
@@ -167,30 +167,30 @@ impl Running {
     }
 
     /// The value of a metric, with its labels as they stand in the text.
-    pub fn metric(&self, name: &str) -> Option<f64> {
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics")?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
     /// Waits until it has left.
     #[track_caller]
-    pub fn until_left(&mut self) -> ExitStatus {
+    pub(crate) fn until_left(&mut self) -> ExitStatus {
         until_some("outpost run has left", || self.child.try_wait().unwrap())
     }
 
     /// SIGTERM, and waits until it has left.
     #[track_caller]
-    pub fn stop(&mut self) -> ExitStatus {
+    pub(crate) fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         self.until_left()
     }
 
     /// SIGKILL, and waits until it is gone.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -15,7 +15,7 @@ use super::{Outpost, processes, until, until_some};
 /// The simulator publishes the command itself as its stand-in for `devin` and `devin-remote`. When a playground is dropped, whatever
 /// still runs below its state directory is killed.
 #[derive(Debug)]
-pub struct Playground {
+pub(crate) struct Playground {
     dir: TempDir,
     // Dropped before the runtime that it runs on.
     server: Option<SimServer>,
@@ -23,12 +23,12 @@ pub struct Playground {
 }
 
 impl Playground {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
     /// A playground whose simulator is set up differently.
-    pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let runtime = Runtime::new().unwrap();
         let mut options = ServeOptions::default();
         options.sim.publication =
@@ -41,36 +41,36 @@ impl Playground {
         Self { dir, server: Some(server), runtime }
     }
 
-    pub fn server(&self) -> &SimServer {
+    pub(crate) fn server(&self) -> &SimServer {
         self.server.as_ref().expect("it serves until it is dropped")
     }
 
-    pub fn sim(&self) -> &Sim {
+    pub(crate) fn sim(&self) -> &Sim {
         self.server().sim()
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn state_dir(&self) -> PathBuf {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.dir().join("state")
     }
 
     /// An `outpost run` for this simulator and state directory, quick to react.
-    pub fn outpost(&self) -> Outpost {
+    pub(crate) fn outpost(&self) -> Outpost {
         Outpost::new(self)
     }
 
     /// Puts a new session into the queue.
-    pub fn create(&self, session: &str, script: Script) {
+    pub(crate) fn create(&self, session: &str, script: Script) {
         let row = NewRow::new(session).platform(if cfg!(target_os = "macos") { "macos" } else { "linux" });
         self.sim().create_scripted(row, script).unwrap();
     }
 
     /// Waits until a command of a session has ended, and answers what it printed.
     #[track_caller]
-    pub fn output_of(&self, session: &str, nth: usize) -> String {
+    pub(crate) fn output_of(&self, session: &str, nth: usize) -> String {
         until_some(&format!("command {nth} of {session} has ended"), || {
             let results = self.sim().results(session).unwrap();
             results.get(nth - 1).map(|result| result.output.clone())
@@ -79,27 +79,27 @@ impl Playground {
 
     /// Waits until nobody holds a session's claim.
     #[track_caller]
-    pub fn until_released(&self, session: &str) {
+    pub(crate) fn until_released(&self, session: &str) {
         until(&format!("{session} is released"), || {
             self.sim().row(session).unwrap().is_none_or(|row| row.acceptor_id.is_none())
         });
     }
 
     /// The workers that ever connected for a session.
-    pub fn workers_of(&self, session: &str) -> Vec<WorkerView> {
+    pub(crate) fn workers_of(&self, session: &str) -> Vec<WorkerView> {
         let workers = self.sim().workers().unwrap();
         workers.into_iter().filter(|worker| worker.session_id == session).collect()
     }
 
     /// How often something happened to a session's claim.
-    pub fn claims(&self, session: &str, outcome: ClaimOutcome) -> usize {
+    pub(crate) fn claims(&self, session: &str, outcome: ClaimOutcome) -> usize {
         let claims = self.sim().claims().unwrap();
         claims.iter().filter(|claim| claim.session_id == session && claim.outcome == outcome).count()
     }
 
     /// Waits until no process is left below the state directory.
     #[track_caller]
-    pub fn until_no_process(&self) {
+    pub(crate) fn until_no_process(&self) {
         until("no process is left", || processes::below(&self.state_dir()).is_empty());
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Playground {
 }
 
 /// A session that writes a file, sleeps, and after waking says what the file holds, and ends.
-pub fn new_sleeper(text: &str) -> Script {
+pub(crate) fn new_sleeper(text: &str) -> Script {
     vec![
         Step::run(format!("mkdir -p repos/app && printf %s '{text}' >repos/app/note && cat repos/app/note")),
         Step::Suspend,

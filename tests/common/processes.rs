@@ -7,22 +7,22 @@ use nix::unistd::Pid;
 
 /// A live process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Process {
-    pub pid: i32,
+pub(crate) struct Process {
+    pub(crate) pid: i32,
     /// Its arguments, as `ps` shows them.
-    pub command: String,
+    pub(crate) command: String,
 }
 
 /// Every process that works below `state_dir`, by its working directory or by a path in its environment: supervisors, workers, and
 /// whatever those started. An `outpost run` whose settings name the directory itself is not among them.
-pub fn below(state_dir: &Path) -> Vec<Process> {
+pub(crate) fn below(state_dir: &Path) -> Vec<Process> {
     let mut found = found_below(&format!("{}/", state_dir.display()));
     found.sort();
     found
 }
 
 /// The workers among [`below`]: the processes that serve a session.
-pub fn workers(state_dir: &Path) -> Vec<Process> {
+pub(crate) fn workers(state_dir: &Path) -> Vec<Process> {
     let serves = |process: &Process| {
         let words: Vec<&str> = process.command.split_whitespace().collect();
         words.windows(2).any(|pair| pair == ["devin-remote", "serve"])
@@ -32,12 +32,12 @@ pub fn workers(state_dir: &Path) -> Vec<Process> {
 }
 
 /// Whether a process is alive; a zombie is not.
-pub fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     kill(Pid::from_raw(pid), None).is_ok() && !is_zombie(pid)
 }
 
 /// Ends every process of [`below`] without mercy, so that a failed test leaves nothing behind.
-pub fn end_all_below(state_dir: &Path) {
+pub(crate) fn end_all_below(state_dir: &Path) {
     for process in below(state_dir) {
         let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// No condition takes this long unless something is broken, however busy the machine is.
-pub const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until `holds`.
@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Panics
 /// When it does not within [`BOUND`].
 #[track_caller]
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     until_some(what, || holds().then_some(()));
 }
 
@@ -20,7 +20,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// # Panics
 /// When there is nothing within [`BOUND`].
 #[track_caller]
-pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + BOUND;
     loop {
         if let Some(found) = look() {
