@@ -211,6 +211,7 @@ impl Engine {
         }
         let room = self.room();
         if room.occupied >= room.limit {
+            self.give_up_claims(now, effects);
             return;
         }
         let candidates: Vec<Candidate<'_>> =
@@ -222,6 +223,24 @@ impl Engine {
             if let Some(step @ Step::Start(_)) = step {
                 effects.push(self.begin(now, &session, step));
             }
+        }
+    }
+
+    /// A claim that there is no room to serve (more were ours before a restart, or the limit was lowered) is given back, so
+    /// that others may serve the session.
+    fn give_up_claims(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        if !self.policy.worker_mode.claims() {
+            return;
+        }
+        let held = |session: &&SessionId| {
+            self.sessions
+                .get(*session)
+                .is_some_and(|tracked| !tracked.renewing && self.is_ours(session, tracked))
+        };
+        let held: Vec<SessionId> = self.candidates.iter().filter(held).cloned().collect();
+        for session in held {
+            self.candidates.remove(&session);
+            effects.push(self.begin(now, &session, Step::Release));
         }
     }
 
@@ -258,7 +277,6 @@ impl Engine {
         let occupies = |tracked: &Tracked| tracked.is_here();
         let reserves = |session: &SessionId, tracked: &Tracked| {
             !tracked.is_here()
-                && tracked.record.record.retry_at.is_some()
                 && !tracked.record.record.given_up()
                 && !self.candidates.contains(session)
                 && self.is_ours(session, tracked)
