@@ -9,7 +9,7 @@ use outpost_sim::model::{NewRow, Waking};
 use super::log::EventLog;
 use super::queue::Queue;
 use crate::clock::VirtualClock;
-use crate::memory::MemoryBackend;
+use crate::memory::{MemoryBackend, TrueSandbox, TrueSnapshot};
 
 /// Who claims sessions before us, now and then.
 pub(super) const RIVAL: &str = "rival-1";
@@ -139,17 +139,19 @@ impl People {
         }
     }
 
-    /// One whose sandbox is still there is left whole: nobody could know that the disk is worth something again.
+    /// Only a session's one snapshot breaks, and not while its sandbox is there: nobody could know that the older snapshot, or
+    /// the disk, is worth something again.
     fn break_snapshot(&mut self) {
         let sandboxes = self.backend.true_sandboxes();
-        let mut snapshots = self.backend.true_snapshots();
+        let all = self.backend.true_snapshots();
+        let mut snapshots = all.clone();
         snapshots.retain(|saved| {
-            !sandboxes.iter().any(|found| {
-                let id = &found.sandbox.id;
-                found.instance == saved.instance
-                    && id.session == saved.snapshot.session
-                    && id.boot == saved.snapshot.boot
-            })
+            let (instance, session) = (&saved.instance, &saved.snapshot.session);
+            let here =
+                |found: &TrueSandbox| found.instance == *instance && found.sandbox.id.session == *session;
+            let same =
+                |other: &&TrueSnapshot| other.instance == *instance && other.snapshot.session == *session;
+            !sandboxes.iter().any(here) && all.iter().filter(same).count() == 1
         });
         if let Some(found) = self.chance.choice(&snapshots) {
             let reference = &found.snapshot.reference;
