@@ -91,6 +91,8 @@ pub struct Checker {
     snapshot_ttl: Duration,
     sessions: BTreeMap<SessionId, Seen>,
     snapshots: BTreeMap<SnapshotRef, Snapshot>,
+    /// Those among the snapshots that are gone or damaged, which an orchestrator finds out only by restoring them.
+    lost: BTreeSet<SnapshotRef>,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +120,14 @@ struct Known {
 impl Checker {
     /// A checker of `instance`, which may have `limit` sandboxes and keeps snapshots for `snapshot_ttl`.
     pub const fn new(instance: InstanceId, limit: usize, snapshot_ttl: Duration) -> Self {
-        Self { instance, limit, snapshot_ttl, sessions: BTreeMap::new(), snapshots: BTreeMap::new() }
+        Self {
+            instance,
+            limit,
+            snapshot_ttl,
+            sessions: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            lost: BTreeSet::new(),
+        }
     }
 
     /// Hears a fact.
@@ -160,7 +169,7 @@ impl Checker {
             }
             Fact::SnapshotDeleted(reference) => self.deleted(now, reference),
             Fact::SnapshotLost(reference) => {
-                self.snapshots.remove(reference);
+                self.lost.insert(reference.clone());
                 Ok(())
             }
             Fact::Reported(session) => {
@@ -242,16 +251,22 @@ impl Checker {
         })
     }
 
-    fn newest(&self, session: &SessionId) -> Option<&Snapshot> {
-        let of_session = self
-            .snapshots
-            .values()
-            .filter(|snapshot| snapshot.session == *session && snapshot.purpose == SnapshotPurpose::Resume);
+    fn newest<'a>(
+        &'a self,
+        session: &SessionId,
+        counts: impl Fn(&SnapshotRef) -> bool,
+    ) -> Option<&'a Snapshot> {
+        let of_session = self.snapshots.values().filter(|snapshot| {
+            snapshot.session == *session
+                && snapshot.purpose == SnapshotPurpose::Resume
+                && counts(&snapshot.reference)
+        });
         of_session.max_by_key(|snapshot| snapshot.boot)
     }
 
     fn started(&mut self, id: &SandboxId, restored_from: Option<&SnapshotRef>) -> Result<(), Violation> {
-        let newest = self.newest(&id.session).map(|snapshot| snapshot.reference.clone());
+        let whole = |reference: &SnapshotRef| !self.lost.contains(reference);
+        let newest = self.newest(&id.session, whole).map(|snapshot| snapshot.reference.clone());
         let seen = self.seen(&id.session);
         let other = seen.sandboxes.iter().find(|(boot, sandbox)| **boot != id.boot && !sandbox.ended);
         if let Some((other, _)) = other {
@@ -291,7 +306,8 @@ impl Checker {
 
     fn deleted(&mut self, now: Timestamp, reference: &SnapshotRef) -> Result<(), Violation> {
         let Some(snapshot) = self.snapshots.get(reference).cloned() else { return Ok(()) };
-        let newest = self.newest(&snapshot.session).is_some_and(|newest| newest.reference == *reference);
+        let newest =
+            self.newest(&snapshot.session, |_| true).is_some_and(|newest| newest.reference == *reference);
         self.snapshots.remove(reference);
         let ttl = self.snapshot_ttl;
         let seen = self.seen(&snapshot.session);
@@ -398,6 +414,7 @@ mod tests {
         let with = |more: &[Fact]| broken_by(&[&before, more].concat());
         let deleted = |boot| Fact::SnapshotDeleted(snapshot(boot).reference);
         assert_eq!(with(&[deleted(1)]), None);
+        assert_eq!(with(&[Fact::SnapshotLost(snapshot(2).reference), deleted(1)]), None, "it could not know");
         assert_eq!(with(&[deleted(2)]), Some(4));
         assert_eq!(with(&[seen(SessionStatus::Terminated), deleted(2)]), None);
     }
