@@ -88,7 +88,8 @@ const fn mode(mode: WorkerMode) -> &'static str {
 fn set_up_log(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::new(&config.log.filter);
     let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // Setting it fails only when it was set before, and it is set here only.
     let _ = match config.log.format {
         LogFormat::Text => log.with_target(false).try_init(),

@@ -86,7 +86,14 @@ async fn serve_until_stopped(matches: &ArgMatches) -> std::io::Result<()> {
         server.manifest_url()
     );
     println!("  outpost run --state-dir /tmp/outpost-try\n");
-    println!("The control interface is at {}.", server.control_url());
+    println!("A session is put into it with:\n");
+    println!(
+        "  curl {}/_sim/op -H 'content-type: application/json' -d '{{\"op\":\"create_row\",\"row\":{{\"session_id\":\"devin-1\",\
+         \"platform\":\"{}\"}},\"script\":[{{\"do\":\"run\",\"command\":\"echo hello >repos/note\"}},{{\"do\":\"suspend\"}}]}}'\n",
+        server.control_url(),
+        std::env::consts::OS
+    );
+    println!("Other operations: wake, set_status, rows, results (with a session_id), workers, claims, add_fault.");
     println!("Stop with Ctrl-C.");
     tokio::signal::ctrl_c().await?;
     server.stop().await;

@@ -5,6 +5,7 @@ mod common;
 
 mod bad_input;
 mod damage;
+mod demo;
 mod examples;
 mod life;
 mod readiness;

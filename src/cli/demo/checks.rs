@@ -35,20 +35,21 @@ impl Checks {
     }
 
     fn table(&self) -> String {
-        let width = |of: fn(&Check) -> &str, head: &str| {
-            self.0.iter().map(|check| of(check).chars().count()).chain([head.len()]).max().unwrap_or_default()
+        let rows = || {
+            let head = ["", "what was checked", "expected", "seen"];
+            let mark = |check: &Check| if check.held() { "ok" } else { "FAIL" };
+            let row = move |check| [mark(check), check.what, check.expected.as_str(), check.seen.as_str()];
+            std::iter::once(head).chain(self.0.iter().map(row))
         };
-        let (what, seen) =
-            (width(|check| check.what, "what was checked"), width(|check| &check.seen, "seen"));
-        let mut table = String::new();
-        let _ = writeln!(table, "\n      {:what$}  {:seen$}", "what was checked", "seen");
-        for check in &self.0 {
-            let mark = if check.held() { "ok  " } else { "FAIL" };
-            let line = format!("{mark}  {:what$}  {:seen$}", check.what, check.seen);
-            let _ = writeln!(table, "{}", line.trim_end());
-            if !check.held() {
-                let _ = writeln!(table, "      {:what$}  but expected: {}", "", check.expected);
-            }
+        let widths: [usize; 4] =
+            std::array::from_fn(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or_default());
+        let [mark_width, what_width, expected_width, _] = widths;
+        let mut table = String::from("\n");
+        for [mark, what, expected, seen] in rows() {
+            let _ = writeln!(
+                table,
+                "{mark:mark_width$}  {what:what_width$}  {expected:expected_width$}  {seen}"
+            );
         }
         let failed = self.0.iter().filter(|check| !check.held()).count();
         let _ = match failed {
@@ -78,10 +79,9 @@ mod tests {
         assert!(!checks.all_held());
         assert_eq!(
             checks.table(),
-            "\n      what was checked      seen\
-             \nok    files after a resume  the same\
-             \nFAIL  sandboxes at most     4\
-             \n                            but expected: 3\
+            "\n      what was checked      expected  seen\
+             \nok    files after a resume  the same  the same\
+             \nFAIL  sandboxes at most     3         4\
              \n\n1 of 2 checks FAILED.\n"
         );
     }

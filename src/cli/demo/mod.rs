@@ -11,7 +11,9 @@ mod view;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use tokio::signal::unix::{SignalKind, signal};
 
 use checks::Checks;
 use stage::Stage;
@@ -74,19 +76,34 @@ pub(super) fn main(matches: &ArgMatches) -> ExitCode {
 async fn play(afterwards: Afterwards) -> anyhow::Result<Checks> {
     let view = View::new();
     view.say("Devin's side is simulated here; everything else is real: HTTP, processes, files, snapshots.");
-    let mut interrupt = Box::pin(tokio::signal::ctrl_c());
+    let mut told_to_stop = Box::pin(told_to_stop()?);
     let stage = Stage::set(&view).await?;
     let mut checks = Checks::default();
     let played = tokio::select! {
         played = scenes::play(&stage, &view, &mut checks) => played,
         () = tokio::time::sleep(AT_MOST) => Err(anyhow::anyhow!("it takes longer than three minutes")),
-        _ = &mut interrupt => Err(anyhow::anyhow!("it was interrupted")),
+        () = &mut told_to_stop => Err(anyhow::anyhow!("it was interrupted")),
     };
     view.say("cleaning up");
     let left = stage.clear(afterwards).await;
     view.end();
     played?;
-    checks.check("nothing is left", "no process, no file", &left?);
+    checks.check("afterwards: what is left", stage::nothing(afterwards), &left?);
     checks.print();
     Ok(checks)
+}
+
+/// Ready when somebody wants the demo to end, be it by closing its terminal. Heard from the call on.
+fn told_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
+    let heard = |kind| signal(kind).context("signals cannot be heard");
+    let mut interrupt = heard(SignalKind::interrupt())?;
+    let mut terminate = heard(SignalKind::terminate())?;
+    let mut hang_up = heard(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    })
 }

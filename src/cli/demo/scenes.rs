@@ -48,10 +48,10 @@ impl Scene<'_> {
         self.create("devin-new", script)?;
         self.until("the new session has ended", || Ok(self.status("devin-new")? == "terminated")).await?;
         self.until_empty().await?;
-        checks.check("a new session's command ran", "done", &self.output("devin-new", 0)?);
+        checks.check("new work: what its command printed", "done", &self.output("devin-new", 0)?);
         self.until("its claim is given back", || Ok(self.claim_of("devin-new")? == "nobody")).await?;
-        checks.check("its claim when it has ended", "nobody", &self.claim_of("devin-new")?);
-        checks.check("its snapshots are deleted when it has ended", "0", &self.snapshots());
+        checks.check("new work: who holds its claim afterwards", "nobody", &self.claim_of("devin-new")?);
+        checks.check("new work: snapshots of it afterwards", "0", &self.snapshots());
         Ok(())
     }
 
@@ -67,10 +67,10 @@ impl Scene<'_> {
             Step::Terminate,
         ];
         self.create("devin-sleeper", script)?;
-        for _ in 0..2 {
+        for what in ["sleep: snapshots, and no sandbox", "second sleep: snapshots, and no sandbox"] {
             self.until("the session sleeps", || Ok(self.status("devin-sleeper")? == "suspended")).await?;
             self.until_empty().await?;
-            checks.check("while it sleeps it has a snapshot and no sandbox", "1", &self.snapshots());
+            checks.check(what, "1", &self.snapshots());
             self.sim()?.wake("devin-sleeper")?;
         }
         self.until("the session has ended", || Ok(self.status("devin-sleeper")? == "terminated")).await?;
@@ -79,8 +79,8 @@ impl Scene<'_> {
         let after = self.output("devin-sleeper", 1)?;
         let seen =
             if after == before { "the same".to_owned() } else { format!("{before} before, {after} after") };
-        checks.check("its files, modes and links after it woke", "the same", &seen);
-        checks.check("its work between two sleeps (lines)", "2", &self.output("devin-sleeper", 3)?);
+        checks.check("waking: files, modes and links", "the same", &seen);
+        checks.check("waking twice: lines of work so far", "2", &self.output("devin-sleeper", 3)?);
         Ok(())
     }
 
@@ -97,13 +97,13 @@ impl Scene<'_> {
         self.until("the session has ended", || Ok(self.status("devin-crash")? == "terminated")).await?;
         self.until_empty().await?;
         checks.check(
-            "a crashed worker's files after its restart",
+            "crash: the file that the next worker found",
             "precious",
             &self.output("devin-crash", 1)?,
         );
         let workers =
             self.sim()?.workers()?.iter().filter(|worker| worker.session_id == "devin-crash").count();
-        checks.check("workers that the crashed session had", "2", &workers.to_string());
+        checks.check("crash: workers it took", "2", &workers.to_string());
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Scene<'_> {
         self.sim()?.set_status("devin-early", "terminated")?;
         self.until_empty().await?;
         self.until("its claim is given back", || Ok(self.claim_of("devin-early")? == "nobody")).await?;
-        checks.check("a session that ended while it started has no sandbox", "0", &self.sandboxes());
+        checks.check("end while starting: sandboxes left", "0", &self.sandboxes());
         Ok(())
     }
 
@@ -141,14 +141,14 @@ impl Scene<'_> {
         let served: Result<Vec<String>> = (0..BURST).map(|number| self.output(&name(number), 0)).collect();
         let right =
             served?.iter().enumerate().filter(|(number, output)| number.to_string() == **output).count();
-        checks.check("sessions of the burst that were served", &BURST.to_string(), &right.to_string());
-        checks.check("sandboxes at once, at the most", &LIMIT.to_string(), &self.view.peak().to_string());
+        checks.check("burst: sessions served", &BURST.to_string(), &right.to_string());
+        checks.check("burst: sandboxes at once, at the most", &LIMIT.to_string(), &self.view.peak().to_string());
         let overlaps = self.sim()?.workers()?.iter().filter(|worker| worker.overlaps.is_some()).count();
-        checks.check("workers that met another of the same session", "0", &overlaps.to_string());
+        checks.check("all: workers beside another of their session", "0", &overlaps.to_string());
         let leaks = self.sim()?.workers()?.iter().filter(|worker| !worker.fleet_token_in.is_empty()).count();
-        checks.check("workers that could read the fleet token", "0", &leaks.to_string());
+        checks.check("all: workers that could read the fleet token", "0", &leaks.to_string());
         let stale = self.sim()?.workers()?.iter().filter(|worker| !worker.unexpected_env.is_empty()).count();
-        checks.check("workers with more environment than documented", "0", &stale.to_string());
+        checks.check("all: workers with undocumented variables", "0", &stale.to_string());
         Ok(())
     }
 

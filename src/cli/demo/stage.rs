@@ -10,6 +10,7 @@ use outpost_core::ports::{Clock, Removed, SandboxProvider};
 use outpost_core::reconciler::{Ports, Reconciler, Workers};
 use outpost_devin_api::{BaseUrl, DevinQueue, Hosts, RemotePrograms, ReqwestTransport, Transport};
 use outpost_provider_process::ProcessProvider;
+use outpost_sim::control::ControlExt as _;
 use outpost_sim::{DEFAULT_TOKEN, ServeOptions, Sim, SimServer, serve};
 use secrecy::SecretString;
 use tempfile::TempDir;
@@ -68,7 +69,7 @@ impl Stage {
         self.server.sim()
     }
 
-    /// Stops everything, and answers what is left: nothing, if all went well.
+    /// Stops everything, and answers what is left: [`nothing`], if all went well.
     pub(super) async fn clear(self, afterwards: Afterwards) -> Result<String> {
         self.stop.cancel();
         // It ends by itself within its own bound.
@@ -79,19 +80,37 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
-        let processes = self.provider.list().await?.sandboxes.len();
         drop(self.provider);
+        // Asked of the system, not of the provider: every worker that ever was told the simulator its number.
+        let workers = self.server.sim().workers()?;
+        let alive = workers.iter().filter(|worker| is_alive(worker.pid)).count();
         self.server.stop().await;
         let path = self.directory.path().to_owned();
-        if afterwards == Afterwards::Keep {
-            println!("kept: {}", self.directory.keep().display());
-            return Ok("no process, no file".into());
+        match afterwards {
+            Afterwards::Keep => println!("kept: {}", self.directory.keep().display()),
+            Afterwards::Delete => {
+                self.directory.close().with_context(|| format!("{} cannot be deleted", path.display()))?;
+            }
         }
-        self.directory.close().with_context(|| format!("{} cannot be deleted", path.display()))?;
-        Ok(match (processes, path.exists()) {
-            (0, false) => "no process, no file".into(),
-            (processes, files) => format!("sandboxes: {processes}, files: {files}"),
-        })
+        Ok(left(alive, path.exists()))
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).map(nix::unistd::Pid::from_raw);
+    pid.is_ok_and(|pid| nix::sys::signal::kill(pid, None).is_ok())
+}
+
+fn left(processes: usize, files: bool) -> String {
+    let processes = if processes == 0 { "no process".to_owned() } else { format!("{processes} processes") };
+    format!("{processes}, {}", if files { "its directory" } else { "no file" })
+}
+
+/// What is left when all went well.
+pub(super) const fn nothing(afterwards: Afterwards) -> &'static str {
+    match afterwards {
+        Afterwards::Keep => "no process, its directory",
+        Afterwards::Delete => "no process, no file",
     }
 }
 

@@ -82,14 +82,14 @@ impl View {
         });
         for shown in &report.lines {
             let line = lines.entry(shown.session.clone()).or_insert_with(|| {
-                let style = ProgressStyle::with_template("        {spinner} {msg}");
+                let style = ProgressStyle::with_template("        {spinner} {wide_msg}");
                 let line = live.add(ProgressBar::new_spinner());
                 line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
                 line.enable_steady_tick(Duration::from_millis(120));
                 line
             });
             let state = match &shown.sandbox {
-                None => "waiting ",
+                None => "none    ",
                 Some(SandboxState::Starting) => "starting",
                 Some(SandboxState::Running) => "running ",
                 Some(SandboxState::Exited { .. }) => "exited  ",
