@@ -18,7 +18,7 @@ use outpost_testkit::world::{Assemble, Failure, Parts, Scenario, reconciler, sim
 
 #[test]
 fn seeded_worlds_keep_every_promise() {
-    for seed in 0..16 {
+    for seed in 0..12 {
         let outcome = simulate(Scenario::from_seed(seed));
         if let Err(failure) = outcome.result {
             panic!("seed {seed}: {failure}\n{}", outcome.log.join("\n"));
@@ -38,15 +38,14 @@ fn the_same_seed_gives_the_same_log() {
 /// What the worlds of a few seeds say of the orchestrators that `assemble` makes: the numbers of the broken promises.
 fn caught(assemble: &Assemble) -> Vec<u8> {
     let mut numbers = Vec::new();
-    for seed in 0..12 {
+    for seed in 0..8 {
         let mut scenario = Scenario::from_seed(seed);
         scenario.turmoil = Duration::from_secs(15 * 60);
         match simulate_with(scenario, assemble.clone()).result {
             Ok(()) => {}
             Err(Failure::Broken(violation)) => numbers.push(violation.number),
             Err(Failure::Unrest(_)) => numbers.push(8),
-            Err(Failure::Surplus(text)) if text.starts_with("invariant 1") => numbers.push(1),
-            Err(Failure::Surplus(_)) => numbers.push(6),
+            Err(Failure::Surplus { number, .. }) => numbers.push(number),
             Err(other) => panic!("{other}"),
         }
     }

@@ -270,6 +270,11 @@ impl MemoryBackend {
         state.saved.values().map(truth).collect()
     }
 
+    /// Brings about what time does, so that the journal has heard of it.
+    pub fn settle(&self) {
+        drop(self.settled());
+    }
+
     /// The time on the backend's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {

@@ -44,8 +44,13 @@ pub enum Failure {
     #[error(transparent)]
     Livelock(#[from] Livelock),
     /// More live sandboxes than there may be.
-    #[error("{0}")]
-    Surplus(String),
+    #[error("invariant {number} is broken: {what}")]
+    Surplus {
+        /// Which promise.
+        number: u8,
+        /// How.
+        what: String,
+    },
     /// With the faults gone, not everything came to rest.
     #[error("invariant 8 is broken: {0}")]
     Unrest(String),
@@ -214,19 +219,10 @@ impl World {
     }
 
     fn hear(&mut self) -> Result<(), Failure> {
-        // Looking at the truth brings about what time does, and so what is to be heard.
-        let mut live: BTreeMap<(InstanceId, SessionId), usize> = BTreeMap::new();
-        let mut all: BTreeMap<InstanceId, usize> = BTreeMap::new();
-        let heard_of = self.backend.true_sandboxes();
+        self.backend.settle();
         let facts = self.journal.take();
         if facts.is_empty() {
             return Ok(());
-        }
-        for found in heard_of {
-            *all.entry(found.instance.clone()).or_default() += 1;
-            if found.sandbox.state.is_live() {
-                *live.entry((found.instance, found.sandbox.id.session)).or_default() += 1;
-            }
         }
         let now = self.clock.now();
         for (instance, fact) in facts {
@@ -243,16 +239,27 @@ impl World {
             };
             orchestrator.hear(now, &fact, &self.backend)?;
         }
+        self.count()
+    }
+
+    /// There are never more sandboxes than there may be.
+    fn count(&self) -> Result<(), Failure> {
+        let mut live: BTreeMap<(InstanceId, SessionId), usize> = BTreeMap::new();
+        let mut all: BTreeMap<InstanceId, usize> = BTreeMap::new();
+        for found in self.backend.true_sandboxes() {
+            *all.entry(found.instance.clone()).or_default() += 1;
+            if found.sandbox.state.is_live() {
+                *live.entry((found.instance, found.sandbox.id.session)).or_default() += 1;
+            }
+        }
         if let Some(((instance, session), count)) = live.into_iter().find(|(_, count)| *count > 1) {
-            return Err(Failure::Surplus(format!(
-                "invariant 1: {count} live sandboxes of {session} at {instance}"
-            )));
+            let what = format!("{count} live sandboxes of {session} at {instance}");
+            return Err(Failure::Surplus { number: 1, what });
         }
         let limit = self.scenario.limit;
         if let Some((instance, count)) = all.into_iter().find(|(_, count)| *count > limit) {
-            return Err(Failure::Surplus(format!(
-                "invariant 6: {count} sandboxes at {instance}, {limit} allowed"
-            )));
+            let what = format!("{count} sandboxes at {instance}, {limit} allowed");
+            return Err(Failure::Surplus { number: 6, what });
         }
         Ok(())
     }
