@@ -130,7 +130,7 @@ dimension! {
 
 dimension! {
     /// What has been seen of `suspended`.
-    Asleep { Once, ThriceWithinGrace, ThriceAndGraceOver }
+    Asleep { Once, OnceLongAgo, ThriceWithinGrace, ThriceAndGraceOver }
 }
 
 dimension! {
@@ -369,6 +369,7 @@ impl Case {
         world.evidence.free_since = free.then_some(free_since);
         let (count, since) = match self.asleep {
             Asleep::Once => (1, world.ago(0)),
+            Asleep::OnceLongAgo => (1, world.ago(600)),
             Asleep::ThriceWithinGrace => (3, world.ago(20)),
             Asleep::ThriceAndGraceOver => (3, world.ago(61)),
         };

@@ -36,6 +36,18 @@ fn an_hour_without_the_queue_ends_nothing_and_costs_few_calls() {
     }
 }
 
+// lesson 29
+#[test]
+fn one_reading_of_suspended_before_an_outage_ends_nothing() {
+    let mut world = Fake::new();
+    world.serve("a");
+    world.set("a", SessionStatus::Suspended);
+    world.run_for(secs(10));
+    world.faults.queue = Some(ErrorKind::Unavailable);
+    world.run_for(HOUR);
+    assert_eq!(world.steps("a"), ["start"]);
+}
+
 // lesson 48
 #[test]
 fn a_list_that_fails_on_its_second_page_ends_nothing() {
