@@ -28,7 +28,7 @@ fn name(number: usize) -> String {
 /// Writes the file of this waking, and says which files of it and of every one before are not what they were.
 fn work(waking: usize) -> Step {
     let check = format!(
-        "printf %s {waking} >repos/{waking} && sync; i=0; while [ $i -le {waking} ]; do \
+        "printf %s {waking} >repos/{waking}; i=0; while [ $i -le {waking} ]; do \
          [ \"$(cat repos/$i 2>/dev/null)\" = $i ] || echo \"lost $i\"; i=$((i+1)); done; echo checked"
     );
     Step::run(format!("mkdir -p repos && {check}"))
@@ -51,14 +51,15 @@ fn no_file_is_lost_and_no_session_has_two_sandboxes_when_outpost_is_killed_fifty
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
     let play = Playground::new();
-    let mut lives: BTreeMap<String, Life> = (0..SESSIONS).map(|number| (name(number), Life::default())).collect();
+    let mut lives: BTreeMap<String, Life> =
+        (0..SESSIONS).map(|number| (name(number), Life::default())).collect();
     for session in lives.keys() {
         play.create(session, vec![work(0), Step::Suspend]);
     }
     for _ in 0..KILLS {
         let mut outpost = play.outpost().start();
         // The moment is what is random here, so it is a time.
-        let moment = Instant::now() + Duration::from_millis(rng.u64(5..1_200));
+        let moment = Instant::now() + Duration::from_millis(rng.u64(5..400) * [1, 2, 4, 12][rng.usize(..4)]);
         while Instant::now() < moment {
             wake_sleepers(&play, &mut lives);
             std::thread::sleep(Duration::from_millis(10));

@@ -19,6 +19,8 @@ pub const GIVE_UP_AFTER: u32 = 5;
 pub enum BootEnd {
     /// Devin wanted it: the session sleeps, has ended, or has left. The next start is not held back.
     Wanted,
+    /// Together with the process before this one: it is nobody's failure, and forgives none.
+    CutOff,
     /// By itself, although its session goes on; it had done work before.
     AfterServing,
     /// By itself, and it had done no work.
@@ -37,6 +39,7 @@ impl Record {
                 record.failures = 0;
                 record.retry_at = None;
             }
+            BootEnd::CutOff => {}
             BootEnd::AfterServing => {
                 record.failures = 0;
                 record.retry_at = Some(after(now, spread(FIRST, jitter)));

@@ -149,6 +149,11 @@ impl BootEvidence {
         Self { boot, origin: Origin::Here, ..Self::default() }
     }
 
+    /// Whether it was begun before this process, and this process has never seen it.
+    pub(crate) fn is_from_before_and_unseen(&self) -> bool {
+        self.origin == Origin::Before && self.first_seen.is_none()
+    }
+
     /// Whether the boot may have done work that its snapshot or image does not hold. When that cannot be known, yes.
     pub fn may_have_served(&self) -> bool {
         self.served || self.origin == Origin::Before

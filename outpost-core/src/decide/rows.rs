@@ -341,6 +341,7 @@ impl Situation<'_> {
                 .until(after(self.now, Duration::from_secs(1)));
         }
         let end = match self.wish() {
+            Wish::Work if self.evidence.boot.is_from_before_and_unseen() => BootEnd::CutOff,
             Wish::Work if self.evidence.boot.may_have_served() => BootEnd::AfterServing,
             Wish::Work => BootEnd::WithoutServing,
             _ => BootEnd::Wanted,
