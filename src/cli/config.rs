@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use outpost_core::model::{InstanceId, Platform, WorkerMode};
+use outpost_devin_api::{BaseUrl, Hosts, UrlError};
 use secrecy::SecretString;
 
 use super::settings::{self, Given, SETTINGS, Values};
@@ -16,16 +17,17 @@ use super::settings::{self, Given, SETTINGS, Values};
 pub(crate) struct Config {
     pub(crate) outpost: String,
     pub(crate) token: SecretString,
-    pub(crate) api_url: String,
-    pub(crate) api_hosts: ApiHosts,
+    pub(crate) api: BaseUrl,
+    /// Which hosts addresses may name, also those that a manifest brings.
+    pub(crate) hosts: Hosts,
     pub(crate) worker_mode: WorkerMode,
     pub(crate) platform: Platform,
     pub(crate) limit: usize,
     pub(crate) state_dir: PathBuf,
     pub(crate) instance: Option<InstanceId>,
     pub(crate) times: Times,
-    pub(crate) static_url: String,
-    pub(crate) manifest_url: String,
+    pub(crate) static_url: BaseUrl,
+    pub(crate) manifest_url: BaseUrl,
     pub(crate) worker_program: Option<PathBuf>,
     pub(crate) network_policy: UnenforcedNetworkPolicy,
     pub(crate) listen: Option<SocketAddr>,
@@ -98,8 +100,12 @@ impl Config {
         let reader = &mut Reader { values: &mut values };
         let outpost = reader.required(settings::OUTPOST, "the outpost's id, as Devin's settings show it");
         let token = reader.token(&environment);
-        let api_url = reader.text(settings::API_URL);
         let api_hosts = reader.parsed(settings::API_HOSTS, str::parse);
+        let hosts = match api_hosts {
+            Some(ApiHosts::Any) => Hosts::Any,
+            Some(ApiHosts::Devin) | None => Hosts::Devin,
+        };
+        let api = reader.url(settings::API_URL, hosts);
         let _provider: Option<Provider> = reader.parsed(settings::PROVIDER, str::parse);
         let worker_mode = reader.parsed(settings::WORKER_MODE, worker_mode);
         let platform = reader.parsed(settings::PLATFORM, platform);
@@ -109,8 +115,8 @@ impl Config {
             text.parse::<InstanceId>().map_err(|error| error.to_string())
         });
         let times = reader.times();
-        let static_url = reader.text(settings::STATIC_URL);
-        let manifest_url = reader.text(settings::MANIFEST_URL);
+        let static_url = reader.url(settings::STATIC_URL, hosts);
+        let manifest_url = reader.url(settings::MANIFEST_URL, hosts);
         let worker_program = reader.optional(settings::WORKER_PROGRAM, program);
         let network_policy = reader.parsed(settings::NETWORK_POLICY, str::parse);
         let listen = reader.parsed(settings::LISTEN, listen);
@@ -120,16 +126,16 @@ impl Config {
             Some(Self {
                 outpost: outpost?,
                 token: token?,
-                api_url,
-                api_hosts: api_hosts?,
+                api: api?,
+                hosts,
                 worker_mode: worker_mode?,
                 platform: platform?,
                 limit: limit?,
                 state_dir: state_dir?,
                 instance,
                 times: times?,
-                static_url,
-                manifest_url,
+                static_url: static_url?,
+                manifest_url: manifest_url?,
                 worker_program,
                 network_policy: network_policy?,
                 listen: listen?,
@@ -153,8 +159,17 @@ impl Reader<'_> {
         self.values.problems.push(format!("{} is `{}`; it {what}", given.origin, given.text));
     }
 
-    fn text(&self, name: &'static str) -> String {
-        self.values.get(name).map_or_else(|| default(name).to_owned(), |given| given.text.clone())
+    /// Of a bad address only what its error says is shown: somebody may have put a secret into it.
+    fn url(&mut self, name: &'static str, hosts: Hosts) -> Option<BaseUrl> {
+        let given = self.values.get(name);
+        let error = match BaseUrl::parse(given.map_or(default(name), |given| &given.text), hosts) {
+            Ok(url) => return Some(url),
+            Err(error) => error,
+        };
+        let origin = given.map_or_else(|| name.to_owned(), |given| given.origin.to_string());
+        let hint = if matches!(error, UrlError::Host(_)) { " with api-hosts" } else { "" };
+        self.values.problems.push(format!("{origin} is refused: {error}{hint}"));
+        None
     }
 
     fn required(&mut self, name: &'static str, what: &str) -> Option<String> {
@@ -364,7 +379,7 @@ mod tests {
     #[test]
     fn the_least_that_is_needed_is_an_outpost_and_a_token() {
         let config = read(&[], ENOUGH, None).unwrap();
-        assert_eq!(config.api_url, "https://api.devin.ai/opbeta");
+        assert_eq!(config.api.as_url(), "https://api.devin.ai/opbeta");
         assert_eq!(config.times.list_interval, Duration::from_secs(10));
         assert_eq!(config.state_dir, Path::new("/home/u/.local/state/outpost/outpost-env-1"));
     }
@@ -412,11 +427,21 @@ mod tests {
         assert!(problems.contains("can be read by others") && !problems.contains("sentinel"), "{problems}");
     }
 
+    // lesson 50
+    #[test]
+    fn an_address_that_is_not_devins_is_refused_without_showing_what_is_in_it() {
+        let url = "https://user:sentinel@evil.example/?token=sentinel";
+        let problems = read(&[("api-url", url)], ENOUGH, None).unwrap_err().join("\n");
+        assert!(problems.contains("--api-url is refused") && !problems.contains("sentinel"), "{problems}");
+        let elsewhere = [("static-url", "https://mirror.example/")];
+        let problems = read(&elsewhere, ENOUGH, None).unwrap_err().join("\n");
+        assert!(problems.contains("--static-url is refused: the host `mirror.example`"), "{problems}");
+        assert!(read(&[elsewhere[0], ("api-hosts", "any")], ENOUGH, None).is_ok());
+    }
+
     #[test]
     fn no_token_shows_in_debug() {
-        let env = [ENOUGH, &[("DEVIN_API_TOKEN", "cog_sentinel")]].concat();
-        let mut env = env;
-        env.retain(|(_, text)| *text != "cog_x");
+        let env = [("DEVIN_OUTPOST_ID", "o"), ("DEVIN_API_TOKEN", "cog_sentinel"), ("HOME", "/h")];
         assert!(!format!("{:?}", read(&[], &env, None).unwrap()).contains("sentinel"));
     }
 

@@ -13,11 +13,11 @@ use outpost_core::model::{OutpostId, Policy, WorkerMode, WorkerProgram, WorkerSe
 use outpost_core::ports::{Clock, FixedProgram, WorkerPrograms};
 use outpost_core::reconciler::{Ports, Reconciler, Workers};
 use outpost_devin_api::{
-    BaseUrl, CliPrograms, DevinQueue, Hosts, Outposts, RemotePrograms, ReqwestTransport, Resolved, Transport,
+    CliPrograms, DevinQueue, Outposts, RemotePrograms, ReqwestTransport, Resolved, Transport,
 };
 use outpost_provider_process::{ProcessProvider, UnenforcedNetworkPolicy as Unenforced};
 
-use super::config::{ApiHosts, Config, LogFormat, UnenforcedNetworkPolicy};
+use super::config::{Config, LogFormat, UnenforcedNetworkPolicy};
 use super::observe::State;
 use super::settings::Values;
 use super::{EXIT_USAGE, http};
@@ -69,7 +69,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 fn print_check(config: &Config) {
     println!("The settings are good.");
     println!("  outpost      {}", config.outpost);
-    println!("  API          {}", config.api_url);
+    println!("  API          {}", config.api.as_url());
     println!("  worker mode  {}", mode(config.worker_mode));
     println!("  limit        {}", config.limit);
     println!("  state        {}", config.state_dir.display());
@@ -103,19 +103,13 @@ async fn run(config: &Config) -> Result<()> {
     let state_dir = StateDir::open(&config.state_dir, config.instance.clone())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let transport: Arc<dyn Transport> = Arc::new(ReqwestTransport::new()?);
-    let hosts = match config.api_hosts {
-        ApiHosts::Devin => Hosts::Devin,
-        ApiHosts::Any => Hosts::Any,
-    };
-    let api =
-        BaseUrl::parse(&config.api_url, hosts).context("the API's address (DEVIN_API_URL) is refused")?;
     let found = tokio::select! {
-        found = resolve(config, &api, &transport, &clock) => found?,
+        found = resolve(config, &transport, &clock) => found?,
         () = stop.cancelled() => return Ok(()),
     };
     let policy = policy(config, found, &state_dir);
-    let ports = ports(config, &policy, &state_dir, &api, hosts, &transport, &clock)?;
-    let workers = workers(config, &api);
+    let ports = ports(config, &policy, &state_dir, &transport, &clock)?;
+    let workers = workers(config);
     let state = Arc::new(State::default());
     let reconciler = Reconciler::new(policy, ports, workers).map_err(|error| anyhow!(error))?;
     let reconciler = reconciler.with_observer(Arc::clone(&state) as Arc<_>);
@@ -160,11 +154,10 @@ fn say_hello(config: &Config, state_dir: &StateDir) {
 /// give up: it is tried again, until it answers.
 async fn resolve(
     config: &Config,
-    api: &BaseUrl,
     transport: &Arc<dyn Transport>,
     clock: &Arc<dyn Clock>,
 ) -> Result<OutpostId> {
-    let outposts = Outposts::new(api.clone(), &config.token, Arc::clone(transport), Arc::clone(clock));
+    let outposts = Outposts::new(config.api.clone(), &config.token, Arc::clone(transport), Arc::clone(clock));
     let mut pause = std::time::Duration::from_secs(1);
     loop {
         let error = match outposts.resolve(&config.outpost, &config.platform).await {
@@ -205,8 +198,6 @@ fn ports(
     config: &Config,
     policy: &Policy,
     state_dir: &StateDir,
-    api: &BaseUrl,
-    hosts: Hosts,
     transport: &Arc<dyn Transport>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Ports> {
@@ -221,7 +212,7 @@ fn ports(
     let store = FileStore::open(state_dir.path().join("records"))
         .with_context(|| format!("records cannot be kept in {}", state_dir.path().display()))?;
     let source = DevinQueue::new(
-        api.clone(),
+        config.api.clone(),
         &config.token,
         policy.outpost.clone(),
         Arc::clone(transport),
@@ -231,7 +222,7 @@ fn ports(
         source: Arc::new(source),
         provider: Arc::new(provider),
         store: Arc::new(store),
-        programs: programs(config, state_dir, hosts, transport, clock)?,
+        programs: programs(config, state_dir, transport, clock)?,
         clock: Arc::clone(clock),
     })
 }
@@ -240,7 +231,6 @@ fn ports(
 fn programs(
     config: &Config,
     state_dir: &StateDir,
-    hosts: Hosts,
     transport: &Arc<dyn Transport>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn WorkerPrograms>> {
@@ -252,22 +242,20 @@ fn programs(
     let (transport, clock) = (Arc::clone(transport), Arc::clone(clock));
     match config.worker_mode {
         WorkerMode::DevinRemote => {
-            let base = BaseUrl::parse(&config.static_url, hosts).context("static-url is refused")?;
-            Ok(Arc::new(RemotePrograms::new(base, shelf, transport, clock)?))
+            Ok(Arc::new(RemotePrograms::new(config.static_url.clone(), shelf, transport, clock)?))
         }
         WorkerMode::Cli | WorkerMode::CliDirect => {
-            let manifest = BaseUrl::parse(&config.manifest_url, hosts).context("manifest-url is refused")?;
-            Ok(Arc::new(CliPrograms::new(&manifest, hosts, shelf, transport, clock)))
+            Ok(Arc::new(CliPrograms::new(&config.manifest_url, config.hosts, shelf, transport, clock)))
         }
     }
 }
 
-fn workers(config: &Config, api: &BaseUrl) -> Workers {
+fn workers(config: &Config) -> Workers {
     let mut settings = WorkerSettings::default();
     // The real ones are the worker's own defaults.
-    if !api.origin().ends_with("devin.ai") {
-        settings.api_origin = Some(api.origin().to_owned());
-        settings.static_base_url = Some(config.static_url.clone());
+    if !config.api.origin().ends_with("devin.ai") {
+        settings.api_origin = Some(config.api.origin().to_owned());
+        settings.static_base_url = Some(config.static_url.as_url());
     }
     let mut workers = Workers::default();
     workers.settings = settings;

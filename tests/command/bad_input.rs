@@ -114,9 +114,7 @@ fn the_token_goes_to_no_host_that_is_not_devins() {
     for url in
         ["https://evil.example/opbeta", "http://api.devin.ai/opbeta", "https://api.devin.ai.evil.example"]
     {
-        let (status, said) = play.outpost().env("DEVIN_API_URL", url).run();
-        assert!(!status.success(), "{url}: {said}");
-        assert!(said.contains("DEVIN_API_URL"), "{url}: {said}");
+        refused(&play.outpost().env("DEVIN_API_URL", url), 2, &["DEVIN_API_URL is refused"]);
     }
 }
 

@@ -7,6 +7,7 @@ mod bad_input;
 mod damage;
 mod demo;
 mod examples;
+mod help;
 mod life;
 mod readiness;
 mod signals;
