@@ -10,4 +10,5 @@ mod examples;
 mod help;
 mod life;
 mod readiness;
+mod secrets;
 mod signals;
