@@ -4,11 +4,14 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use outpost_core::model::InstanceId;
 
 const FILE: &str = "instance";
 const LOCK: &str = "outpost.lock";
+/// A process that was killed while it started another can hold its lock through that one, until it has become another program.
+const FORK_AT_MOST: Duration = Duration::from_secs(1);
 
 /// A state directory that belongs to this process until it is dropped.
 ///
@@ -120,16 +123,23 @@ fn lock(path: &Path) -> Result<File, StateDirError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(path.join(LOCK)).map_err(unusable)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            let _ = file.read_to_string(&mut holder);
-            let holder = holder.trim();
-            let holder = if holder.is_empty() { "unknown" } else { holder }.to_owned();
-            return Err(StateDirError::Locked { path: path.to_owned(), holder });
+    let deadline = Instant::now() + FORK_AT_MOST;
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Only for the message.
+                let _ = file.read_to_string(&mut holder);
+                let holder = holder.trim();
+                let holder = if holder.is_empty() { "unknown" } else { holder }.to_owned();
+                return Err(StateDirError::Locked { path: path.to_owned(), holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
-        Err(TryLockError::Error(error)) => return Err(unusable(error)),
     }
     let mut note = || {
         file.set_len(0)?;

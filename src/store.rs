@@ -71,13 +71,34 @@ impl Shared {
 
     fn read(&self, session: &SessionId, operation: &'static str) -> Result<Option<Stored>, Error> {
         let path = self.path(session);
-        let entry = read_entry(&path, operation)?;
-        match entry {
-            Some(entry) if entry.session != *session => {
-                let text = format!("{} holds the record of another session", path.display());
-                Err(Error::new(ErrorKind::Invalid, WHO, operation, text))
-            }
-            entry => Ok(entry.map(Entry::into_stored)),
+        let Some(entry) = self.read_entry(&path, operation)? else {
+            // Without its directory a record is not absent, it cannot be read.
+            let there = fs::metadata(&self.directory);
+            return there.map(|_| None).map_err(|error| failed(&self.directory, operation, error));
+        };
+        Ok(Some(entry.into_stored()))
+    }
+
+    /// What a file holds; `None` when there is no such file.
+    fn read_entry(&self, path: &Path, operation: &'static str) -> Result<Option<Entry>, Error> {
+        let json = match fs::read(path) {
+            Ok(json) => json,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(path, operation, error)),
+        };
+        let invalid = |why: String| {
+            let text = format!(
+                "{} {why}; restore it, or move it away: it is made again from what the backend lists",
+                path.display()
+            );
+            Error::new(ErrorKind::Invalid, WHO, operation, text)
+        };
+        let entry: Entry = serde_json::from_slice(&json)
+            .map_err(|error| invalid(format!("cannot be understood ({error})")))?;
+        if self.path(&entry.session) == path {
+            Ok(Some(entry))
+        } else {
+            Err(invalid("holds the record of another session".into()))
         }
     }
 
@@ -114,7 +135,7 @@ impl Shared {
                 continue;
             }
             // It may have been deleted since the directory was read.
-            if let Some(entry) = read_entry(&path, "list")? {
+            if let Some(entry) = self.read_entry(&path, "list")? {
                 records.push((entry.session.clone(), entry.into_stored()));
             }
         }
@@ -139,21 +160,6 @@ fn check(current: Option<Version>, expected: Option<Version>, operation: &'stati
         return Ok(());
     }
     Err(Error::new(ErrorKind::Conflict, WHO, operation, "the record has changed meanwhile"))
-}
-
-fn read_entry(path: &Path, operation: &'static str) -> Result<Option<Entry>, Error> {
-    let json = match fs::read(path) {
-        Ok(json) => json,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(path, operation, error)),
-    };
-    serde_json::from_slice(&json).map(Some).map_err(|error| {
-        let text = format!(
-            "{} cannot be understood ({error}); restore it, or move it away: it is made again from what the backend lists",
-            path.display()
-        );
-        Error::new(ErrorKind::Invalid, WHO, operation, text)
-    })
 }
 
 fn failed(path: &Path, operation: &'static str, error: io::Error) -> Error {

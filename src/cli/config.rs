@@ -451,4 +451,23 @@ mod tests {
         let names: std::collections::BTreeSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
         assert_eq!(names.len(), SETTINGS.len(), "each setting stands once");
     }
+
+    #[test]
+    fn the_example_file_has_every_setting_with_its_default() {
+        const EXAMPLE: &str = include_str!("../../outpost.example.toml");
+        let lines = EXAMPLE.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+        let shown: Vec<_> = lines.filter_map(|line| line.split_once(" = ")).collect();
+        let names: std::collections::BTreeSet<_> = shown.iter().map(|(name, _)| *name).collect();
+        let known: std::collections::BTreeSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+        assert_eq!(names, known);
+        // These have no default that could stand in a file.
+        const EXAMPLES: [&str; 6] =
+            [settings::OUTPOST, settings::TOKEN_FILE, settings::PLATFORM, settings::STATE_DIR, settings::INSTANCE, settings::WORKER_PROGRAM];
+        for (name, value) in shown.iter().filter(|(name, _)| !EXAMPLES.contains(name)) {
+            assert_eq!(value.trim_matches('"'), default(name), "{name}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), EXAMPLE).unwrap();
+        read(&[], ENOUGH, Some(file.path())).unwrap();
+    }
 }
