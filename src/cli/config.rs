@@ -461,8 +461,14 @@ mod tests {
         let known: std::collections::BTreeSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
         assert_eq!(names, known);
         // These have no default that could stand in a file.
-        const EXAMPLES: [&str; 6] =
-            [settings::OUTPOST, settings::TOKEN_FILE, settings::PLATFORM, settings::STATE_DIR, settings::INSTANCE, settings::WORKER_PROGRAM];
+        const EXAMPLES: [&str; 6] = [
+            settings::OUTPOST,
+            settings::TOKEN_FILE,
+            settings::PLATFORM,
+            settings::STATE_DIR,
+            settings::INSTANCE,
+            settings::WORKER_PROGRAM,
+        ];
         for (name, value) in shown.iter().filter(|(name, _)| !EXAMPLES.contains(name)) {
             assert_eq!(value.trim_matches('"'), default(name), "{name}");
         }

@@ -93,7 +93,9 @@ async fn serve_until_stopped(matches: &ArgMatches) -> std::io::Result<()> {
         server.control_url(),
         std::env::consts::OS
     );
-    println!("Other operations: wake, set_status, rows, results (with a session_id), workers, claims, add_fault.");
+    println!(
+        "Other operations: wake, set_status, rows, results (with a session_id), workers, claims, add_fault."
+    );
     println!("Stop with Ctrl-C.");
     tokio::signal::ctrl_c().await?;
     server.stop().await;

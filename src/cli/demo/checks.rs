@@ -41,15 +41,14 @@ impl Checks {
             let row = move |check| [mark(check), check.what, check.expected.as_str(), check.seen.as_str()];
             std::iter::once(head).chain(self.0.iter().map(row))
         };
-        let widths: [usize; 4] =
-            std::array::from_fn(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or_default());
+        let widths: [usize; 4] = std::array::from_fn(|column| {
+            rows().map(|row| row[column].chars().count()).max().unwrap_or_default()
+        });
         let [mark_width, what_width, expected_width, _] = widths;
         let mut table = String::from("\n");
         for [mark, what, expected, seen] in rows() {
-            let _ = writeln!(
-                table,
-                "{mark:mark_width$}  {what:what_width$}  {expected:expected_width$}  {seen}"
-            );
+            let _ =
+                writeln!(table, "{mark:mark_width$}  {what:what_width$}  {expected:expected_width$}  {seen}");
         }
         let failed = self.0.iter().filter(|check| !check.held()).count();
         let _ = match failed {

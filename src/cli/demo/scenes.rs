@@ -142,7 +142,11 @@ impl Scene<'_> {
         let right =
             served?.iter().enumerate().filter(|(number, output)| number.to_string() == **output).count();
         checks.check("burst: sessions served", &BURST.to_string(), &right.to_string());
-        checks.check("burst: sandboxes at once, at the most", &LIMIT.to_string(), &self.view.peak().to_string());
+        checks.check(
+            "burst: sandboxes at once, at the most",
+            &LIMIT.to_string(),
+            &self.view.peak().to_string(),
+        );
         let overlaps = self.sim()?.workers()?.iter().filter(|worker| worker.overlaps.is_some()).count();
         checks.check("all: workers beside another of their session", "0", &overlaps.to_string());
         let leaks = self.sim()?.workers()?.iter().filter(|worker| !worker.fleet_token_in.is_empty()).count();
