@@ -84,6 +84,16 @@ async fn a_worker_that_ended_while_outpost_was_away_is_found_with_its_code() {
     remove(&provider, &id("devin-1", 1)).await;
 }
 
+/// A process that has nothing to do with any sandbox.
+struct Stranger(std::process::Child);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Rewrites the numbers of worker and supervisor so that they are those of a living process that is not ours.
 fn recycle(desk: &Desk, session: &str, foreign: u32) {
     for file in ["worker", "supervisor"] {
@@ -102,15 +112,13 @@ async fn a_recycled_number_is_neither_taken_for_the_worker_nor_killed() {
     start(&provider, desk.spec("devin-1", 1, "exit 0")).await;
     exited(&provider, &boot).await;
     fs::remove_file(desk.run("devin-1").join("exit")).unwrap();
-    let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    recycle(&desk, "devin-1", stranger.id());
+    let mut stranger = Stranger(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+    recycle(&desk, "devin-1", stranger.0.id());
 
     assert_eq!(state_of(&provider, &boot).await, Some(SandboxState::Exited { code: None }));
     stop(&provider, &boot, Duration::ZERO).await;
     remove(&provider, &boot).await;
-    assert!(stranger.try_wait().unwrap().is_none(), "a stranger was killed");
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    assert!(stranger.0.try_wait().unwrap().is_none(), "a stranger was killed");
 }
 
 #[tokio::test]

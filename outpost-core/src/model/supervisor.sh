@@ -25,6 +25,7 @@
 # Needs sh, cat, mv, rm, sleep, date, wc, env, and setsid or perl. The worker starts with every signal at its default if
 # `env --default-signal` (GNU) or perl is there; else INT and QUIT stay ignored in it, as POSIX has it for background jobs.
 set -u
+mask=$(umask)
 umask 077
 
 cd "$1" || exit 125
@@ -35,24 +36,20 @@ exec 3<&0 </dev/null >>log 2>&1
 rm -f supervisor worker exit ./*.new
 
 start_of() {
+    start=-
     if [ -r "/proc/$1/stat" ]; then
-        start=$(cat "/proc/$1/stat") || return 0
+        start=$(cat "/proc/$1/stat")
         # The name in parentheses can hold anything; what follows the last one is numbers.
         start=${start##*") "}
         start=$(set -f && set -- $start && shift 19 && echo "$1")
     else
-        start=$(ps -o lstart= -p "$1" 2>/dev/null | tr -s ' ' '_')
+        start=$(set -f && set -- $(LC_ALL=C ps -o lstart= -p "$1" 2>/dev/null) && IFS=_ && echo "$*")
     fi
     [ -n "$start" ] || start=-
 }
 
 publish() {
     printf '%s\n' "$2" >"$1.new" && mv -f "$1.new" "$1"
-}
-
-end() {
-    code=$1
-    publish exit "$boot $code $(date +%s)"
 }
 
 # Runs in the process that becomes the worker: a shell with no environment, whose standard input is the caller's.
@@ -93,10 +90,22 @@ detach() {
     exit 127
 }
 
-worker= nap= keeper= interrupted=
+worker= nap= interrupted= told= phase=serving
+# While the worker lives a signal is for it; afterwards for the supervisor.
 pass_on() {
     interrupted=1
-    [ -n "$worker" ] && kill -s "$1" -- "-$worker" 2>/dev/null
+    case $phase in
+        serving)
+            told=$1
+            # It has no group of its own until it has made its session.
+            [ -z "$worker" ] || kill -s "$1" -- "-$worker" 2>/dev/null || kill -s "$1" "$worker" 2>/dev/null
+            ;;
+        ending) told=$1 ;;
+        staying)
+            kill "$nap" 2>/dev/null
+            exit 0
+            ;;
+    esac
 }
 trap 'pass_on TERM' TERM
 trap 'pass_on INT' INT
@@ -109,9 +118,11 @@ shell=${OUTPOST_SHELL:-/bin/sh}
 path=${PATH:-/usr/local/bin:/usr/bin:/bin}
 (
     trap - TERM INT HUP
+    umask "$mask"
     detach "PATH=$path" $shell -c "$launch" outpost-worker "$cwd" "$@"
 ) <&3 3<&- &
 worker=$!
+[ -z "$told" ] || pass_on "$told"
 exec 3<&-
 start_of "$worker"
 publish worker "$boot $worker $start"
@@ -144,20 +155,18 @@ while :; do
         break
     fi
 done
-end "$code"
-
-worker=
+phase=ending told=
+publish exit "$boot $code $(date +%s)"
 kill "$keeper" 2>/dev/null
 wait "$keeper" 2>/dev/null
 
 if [ "$after" = stay ]; then
-    leaving=
-    trap 'leaving=1' TERM INT
-    while [ -z "$leaving" ]; do
+    nap=
+    phase=staying
+    while [ -z "$told" ]; do
         sleep 3600 &
         nap=$!
         wait "$nap"
     done
-    kill "$nap" 2>/dev/null
 fi
 exit 0

@@ -18,7 +18,11 @@ pub(crate) const fn machine_boot() -> Option<String> {
 
 /// When the process of this number started; `None` when there is none, or only a zombie.
 pub(super) fn start_of(pid: i32) -> Option<String> {
-    let output = Command::new("ps").args(["-o", "stat=,lstart=", "-p", &pid.to_string()]).output().ok()?;
+    let output = Command::new("ps")
+        .args(["-o", "stat=,lstart=", "-p", &pid.to_string()])
+        .env("LC_ALL", "C")
+        .output()
+        .ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut words = text.split_whitespace();
     let alive = words.next()?;
