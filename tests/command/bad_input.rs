@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 
 use nix::sys::signal::Signal;
 use outpost::sim::control::ControlExt as _;
@@ -65,6 +66,20 @@ fn a_token_is_never_taken_from_a_flag_or_shown() {
     std::fs::write(&file, "token = \"cog_sentinel\"\n").unwrap();
     let (_, said) = play.outpost().args(&["--config", file.to_str().unwrap()]).run();
     assert!(said.contains("token") && !said.contains("sentinel"), "{said}");
+}
+
+#[test]
+fn a_token_file_must_be_private() {
+    let play = Playground::new();
+    let file = play.dir().join("token");
+    std::fs::write(&file, outpost::sim::DEFAULT_TOKEN).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    let outpost = play.outpost().without("DEVIN_API_TOKEN").env("OUTPOST_TOKEN_FILE", file.to_str().unwrap());
+    refused(&outpost, 2, &["can be read by others; make it private: chmod 600"]);
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let mut run = outpost.start();
+    run.until_ready();
+    assert!(run.stop().success());
 }
 
 #[test]

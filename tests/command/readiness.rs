@@ -1,6 +1,6 @@
 //! What monitors are told.
 
-use outpost::sim::control::ControlExt as _;
+use outpost::sim::control::{ControlExt as _, Settings};
 use outpost::sim::fault::{Endpoint, Fault, FaultRule};
 use outpost::sim::script::Step;
 
@@ -32,6 +32,28 @@ fn refused_credentials_are_a_state_of_their_own_and_stop_no_session() {
     play.output_of("devin-1", 2);
     assert_eq!(processes::workers(&play.state_dir()), workers);
     assert!(run.stop().success());
+}
+
+// lesson 54
+#[test]
+fn a_token_that_stops_working_is_not_tried_in_a_hot_loop() {
+    let play = Playground::new();
+    let run = play.outpost().args(&["--list-interval", "1s"]).start();
+    run.until_ready();
+    let mut settings = Settings::default();
+    settings.token = Some("cog_another".into());
+    play.sim().configure(settings).unwrap();
+    let refused = |endpoint: Option<Endpoint>| {
+        let requests = play.sim().requests().unwrap();
+        let seen =
+            requests.iter().filter(|request| endpoint.is_none_or(|endpoint| request.endpoint == endpoint));
+        seen.filter(|request| request.status == Some(401)).count()
+    };
+    until("several lists were refused", || refused(Some(Endpoint::List)) >= 4);
+    let (lists, all) = (refused(Some(Endpoint::List)), refused(None));
+    assert!(all <= lists * 3, "{lists} lists and {all} calls were refused");
+    run.until_not_ready("the queue refuses our credentials");
+    assert_eq!(run.log().matches("not ready: the queue refuses our credentials").count(), 1, "said once");
 }
 
 #[test]
