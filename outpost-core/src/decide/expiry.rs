@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::evidence::Sight;
 use super::rows::{Cell, act, wait};
 use super::step::Step;
@@ -58,23 +60,52 @@ pub(crate) fn housekeeping(s: &Situation<'_>) -> Option<Cell> {
     if let Some(reference) = deletable(s, superseded) {
         return Some(act(Step::DeleteSnapshot { reference }, "a newer snapshot is recorded"));
     }
-    let over = |since| after(since, s.policy.snapshot_ttl) <= s.now;
-    let kept_for_people_since = |snapshot: &Snapshot| match pinned(s, snapshot) {
-        Some(pinned) => Some(pinned.since.max(snapshot.taken_at)),
-        None => (snapshot.purpose == SnapshotPurpose::Detached).then_some(snapshot.taken_at),
-    };
-    if let Some(reference) = deletable(s, |snapshot| kept_for_people_since(snapshot).is_some_and(over)) {
+    let over = |snapshot: &Snapshot| kept_for_people_until(s, snapshot).is_some_and(|until| until <= s.now);
+    if let Some(reference) = deletable(s, over) {
         return Some(act(Step::DeleteSnapshot { reference }, "its time to live is over"));
     }
     last_seen(s).or_else(|| expired(s))
 }
 
+/// When housekeeping has something to do at the earliest, after now. Nothing else wakes up a session that sleeps.
+pub(crate) fn due(s: &Situation<'_>) -> Option<Timestamp> {
+    let people = s.snapshots.iter().filter_map(|snapshot| kept_for_people_until(s, snapshot));
+    let listed = matches!(s.sight, Sight::Listed(_));
+    let next = if listed && is_kept(s) {
+        s.record.last_seen.map(|seen| after(seen, LAST_SEEN_STEP))
+    } else if listed {
+        None
+    } else {
+        kept_until(s)
+    };
+    people.chain(next).filter(|at| *at > s.now).min()
+}
+
+/// Until when a snapshot is kept that is only kept for people.
+fn kept_for_people_until(s: &Situation<'_>, snapshot: &Snapshot) -> Option<Timestamp> {
+    let since = match pinned(s, snapshot) {
+        Some(pinned) => Some(pinned.since.max(snapshot.taken_at)),
+        None => (snapshot.purpose == SnapshotPurpose::Detached).then_some(snapshot.taken_at),
+    };
+    since.map(|since| after(since, s.policy.snapshot_ttl))
+}
+
+/// Until when what is recorded is kept, if the session is not seen again.
+fn kept_until(s: &Situation<'_>) -> Option<Timestamp> {
+    let taken_at = s.record.newest_snapshot.as_ref().map(|newest| newest.taken_at);
+    let seen = taken_at.max(s.record.last_seen)?;
+    Some(after(seen, s.policy.snapshot_ttl + LAST_SEEN_STEP))
+}
+
+fn is_kept(s: &Situation<'_>) -> bool {
+    s.recorded && s.record.newest_snapshot.is_some() && s.wish() != Wish::End
+}
+
 /// Notes, once a day, that a session whose snapshot is kept is still in the queue.
 fn last_seen(s: &Situation<'_>) -> Option<Cell> {
-    let kept = s.recorded && s.record.newest_snapshot.is_some() && s.wish() != Wish::End;
     let listed = matches!(s.sight, Sight::Listed(_));
     let stale = s.record.last_seen.is_none_or(|seen| since(s.now, seen) >= LAST_SEEN_STEP);
-    (kept && listed && stale).then(|| {
+    (is_kept(s) && listed && stale).then(|| {
         let mut record = s.record.clone();
         record.last_seen = Some(s.now);
         act(Step::Write(record), "the session is still in the queue")
@@ -86,11 +117,7 @@ fn expired(s: &Situation<'_>) -> Option<Cell> {
     if !s.sandboxes.is_empty() || s.record.newest_boot > s.record.closed_boot {
         return None;
     }
-    let newest = s.record.newest_snapshot.as_ref();
-    let seen =
-        newest.map(|newest| s.record.last_seen.map_or(newest.taken_at, |seen| seen.max(newest.taken_at)));
-    let seen = seen.or(s.record.last_seen)?;
-    if after(seen, s.policy.snapshot_ttl + LAST_SEEN_STEP) > s.now || s.evidence.absent.count == 0 {
+    if kept_until(s)? > s.now || s.evidence.absent.count == 0 {
         return None;
     }
     match s.sight {

@@ -55,7 +55,8 @@ pub fn decide(s: &Situation<'_>) -> Decision {
     let cell = if cell.step.is_none() { expiry::housekeeping(s).unwrap_or(cell) } else { cell };
     let (upkeep, upkeep_at) = s.upkeep();
     // What was due before now waits for a reading, not for the time: a time that is over would be looked at in a tight loop.
-    let look_again = [cell.look_again, upkeep_at].into_iter().flatten().filter(|at| *at > s.now).min();
+    let due = if cell.step.is_none() { expiry::due(s) } else { None };
+    let look_again = [cell.look_again, upkeep_at, due].into_iter().flatten().filter(|at| *at > s.now).min();
     Decision { step: cell.step, upkeep, look_again, why: cell.why }
 }
 

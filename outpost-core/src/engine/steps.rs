@@ -149,7 +149,7 @@ impl Engine {
             }
             (Step::Save { boot, .. }, StepEnd::Done) => (NoticeKind::Saved, format!("boot {boot} is saved")),
             (Step::Remove { boot, record }, StepEnd::Done) => match state {
-                None if record.retry_at.is_some() => (
+                None if record.newest_snapshot.as_ref().is_none_or(|newest| newest.boot != *boot) => (
                     NoticeKind::SandboxLost,
                     format!("boot {boot} was lost; the session starts from its newest snapshot"),
                 ),

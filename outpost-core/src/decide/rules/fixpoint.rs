@@ -36,7 +36,8 @@ fn settle(world: &mut World) -> Result<(), String> {
             if next <= world.now {
                 return Err(format!("{story}  it is to be looked at again in the past: {}\n", decision.why));
             }
-            world.now = next;
+            // Not too far, or what is noted once a day never ends.
+            world.now = next.min(after(world.now, secs(60)));
             world.observe();
             continue;
         };

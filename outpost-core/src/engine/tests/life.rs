@@ -126,6 +126,20 @@ fn what_a_vanished_session_left_is_deleted_after_its_time_to_live_and_not_before
     assert_eq!(world.snapshots_of("b").len(), 1, "what is still in the queue is kept");
 }
 
+// lesson 32, invariant 4
+#[test]
+fn a_session_that_slept_for_long_before_it_vanished_is_kept_for_its_whole_time_to_live() {
+    let mut world = Fake::forgetful();
+    world.serve("a");
+    world.set("a", SessionStatus::Suspended);
+    world.run_for(HOUR * 24 * 5);
+    world.rows.clear();
+    world.run_for(HOUR * 47);
+    assert_eq!(world.snapshots_of("a").len(), 1);
+    world.run_for(HOUR * 26);
+    assert!(world.snapshots_of("a").is_empty());
+}
+
 // lesson 33
 #[test]
 fn a_sandbox_whose_claim_has_lapsed_while_it_sleeps_is_saved_without_a_claim() {

@@ -108,10 +108,13 @@ fn a_snapshot_that_cannot_be_restored_is_kept_and_the_session_starts_cold() {
     assert_eq!(last_start(&world).0, None);
     assert_eq!(world.starts_of("a").len(), 3, "one that served, one that could not be restored, one cold");
     assert_eq!(world.told(NoticeKind::SnapshotUnusable), 1);
-    world.run_for(HOUR * 47);
-    assert_eq!(world.snapshots_of("a").len(), 1, "people can still look at it");
-    world.run_for(HOUR * 2);
-    assert!(world.snapshots_of("a").is_empty());
+    sleep(&mut world, "a");
+    world.run_for(HOUR * 46);
+    let kept =
+        |world: &Fake| world.snapshots_of("a").iter().map(|kept| kept.boot.number()).collect::<Vec<_>>();
+    assert_eq!(kept(&world), [1, 3], "people can still look at it, also when there is a newer one");
+    world.run_for(HOUR * 3);
+    assert_eq!(kept(&world), [3]);
 }
 
 // lesson 44
@@ -125,6 +128,25 @@ fn a_start_that_fails_for_a_while_restores_all_the_same() {
     world.run_for(secs(60));
     assert!(world.is_live("a"));
     assert_eq!(last_start(&world), (Some(Boot::new(1)), None));
+}
+
+// lesson 46, invariant 3
+#[test]
+fn work_that_was_lost_with_its_sandbox_is_told() {
+    for restarted in [false, true] {
+        let mut world = Fake::new();
+        world.serve("a");
+        sleep(&mut world, "a");
+        world.wake("a");
+        world.run_for(secs(120));
+        world.sandboxes.clear();
+        if restarted {
+            world.restart();
+        }
+        world.run_for(secs(60));
+        assert!(world.is_live("a"));
+        assert_eq!(world.told(NoticeKind::SandboxLost), 1, "restarted: {restarted}");
+    }
 }
 
 // lesson 45
