@@ -88,7 +88,7 @@ fn a_demo_that_is_interrupted_leaves_nothing_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut demo = Started::new(&["demo"]);
         demo.until_prints("devin-crash      boot 1 started");
-        assert!(!processes::workers(demo.dir.path()).is_empty(), "there is something to leave behind");
+        until("there is something to leave behind", || !processes::workers(demo.dir.path()).is_empty());
         demo.signal(signal);
         assert_eq!(demo.until_left(), Some(1), "{}", demo.printed());
         demo.left_nothing();

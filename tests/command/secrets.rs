@@ -13,6 +13,8 @@ use outpost::sim::script::Step;
 use crate::common::{Playground, processes, until, until_some};
 
 const FLEET_TOKEN: &str = "cog_sentinel_5d1b7c0e";
+/// No other test has a session of this name: the simulator makes connect tokens out of names, and processes of every test are searched.
+const SESSION: &str = "devin-with-secrets";
 const PLANTED: &str = "planted_9f3e2a71";
 
 /// Where a text was found: files below a directory (compressed ones unpacked), and processes' arguments and environments.
@@ -70,7 +72,7 @@ fn no_token_is_anywhere_but_where_it_belongs() {
     for mode in ["devin-remote", "cli-direct"] {
         let play = Playground::with(|options| options.sim.token = FLEET_TOKEN.into());
         play.create(
-            "devin-1",
+            SESSION,
             vec![
                 Step::run(format!("printf {PLANTED} >note")),
                 Step::wait("look"),
@@ -86,7 +88,7 @@ fn no_token_is_anywhere_but_where_it_belongs() {
             mode,
         ]);
         let mut outpost = run.start();
-        play.output_of("devin-1", 1);
+        play.output_of(SESSION, 1);
         let worker = until_some("its worker runs", || processes::workers(&play.state_dir()).pop());
         let environ = fs::read(format!("/proc/{}/environ", worker.pid)).unwrap();
         let environ = String::from_utf8_lossy(&environ).into_owned();
@@ -118,17 +120,17 @@ fn no_token_is_anywhere_but_where_it_belongs() {
         };
         only_in_workers(find(&connect_token, play.dir()));
 
-        play.sim().go("devin-1", "look").unwrap();
-        play.until_released("devin-1");
+        play.sim().go(SESSION, "look").unwrap();
+        play.until_released(SESSION);
         play.until_no_process();
         let kept = snapshots(&play.state_dir());
         assert_eq!(kept.len(), 1, "{kept:?}");
         assert!(holds(&read(&kept[0]), PLANTED), "snapshots are searched");
         assert_eq!(find(&connect_token, play.dir()), BTreeSet::new(), "after it slept, {mode}");
-        play.sim().go("devin-1", "end").unwrap();
-        play.sim().wake("devin-1").unwrap();
-        play.until_released("devin-1");
-        assert!(!outpost.log().contains(FLEET_TOKEN) && outpost.log().contains("devin-1"));
+        play.sim().go(SESSION, "end").unwrap();
+        play.sim().wake(SESSION).unwrap();
+        play.until_released(SESSION);
+        assert!(!outpost.log().contains(FLEET_TOKEN) && outpost.log().contains(SESSION));
         assert!(outpost.stop().success());
     }
 }
