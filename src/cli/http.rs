@@ -49,10 +49,9 @@ fn router(state: Arc<State>) -> Router {
 }
 
 async fn readyz(Extract(state): Extract<Arc<State>>) -> impl IntoResponse {
-    match state.report().map(|report| report.ready()) {
-        Some(Ok(())) => (StatusCode::OK, "ready\n".to_owned()),
-        Some(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "nothing has been read yet\n".to_owned()),
+    match state.ready() {
+        Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 

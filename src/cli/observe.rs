@@ -14,6 +14,8 @@ pub(super) struct State {
     /// Why each session is as it is, as it was last logged.
     said: Mutex<HashMap<SessionId, String>>,
     ready: Mutex<Option<Result<(), String>>>,
+    /// Why there is no report yet.
+    waits_for: Mutex<Option<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,6 +26,21 @@ impl State {
     /// The newest report, once there is one.
     pub(super) fn report(&self) -> Option<Report> {
         lock(&self.report).clone()
+    }
+
+    /// Notes what is waited for before there can be a report.
+    pub(super) fn not_started_yet(&self, why: String) {
+        *lock(&self.waits_for) = Some(why);
+    }
+
+    /// `Ok` when sessions are served; else why not, in words.
+    pub(super) fn ready(&self) -> Result<(), String> {
+        match self.report() {
+            Some(report) => report.ready(),
+            None => {
+                Err(lock(&self.waits_for).clone().unwrap_or_else(|| "nothing has been read yet".to_owned()))
+            }
+        }
     }
 
     fn log_readiness(&self, report: &Report) {

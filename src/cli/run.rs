@@ -1,6 +1,7 @@
 //! `outpost run`: serves an outpost until it is told to stop.
 
 use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -101,34 +102,33 @@ async fn run(config: &Config) -> Result<()> {
     let stop = CancellationToken::new();
     watch_signals(stop.clone())?;
     let state_dir = StateDir::open(&config.state_dir, config.instance.clone())?;
+    let state = Arc::new(State::default());
+    if let Some(address) = config.listen {
+        serve_endpoints(address, &state, &stop).await?;
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let transport: Arc<dyn Transport> = Arc::new(ReqwestTransport::new()?);
     let found = tokio::select! {
-        found = resolve(config, &transport, &clock) => found?,
+        found = resolve(config, &transport, &clock, &state) => found?,
         () = stop.cancelled() => return Ok(()),
     };
     let policy = policy(config, found, &state_dir);
     let ports = ports(config, &policy, &state_dir, &transport, &clock)?;
     let workers = workers(config);
-    let state = Arc::new(State::default());
     let reconciler = Reconciler::new(policy, ports, workers).map_err(|error| anyhow!(error))?;
     let reconciler = reconciler.with_observer(Arc::clone(&state) as Arc<_>);
-    let served = match config.listen {
-        Some(address) => {
-            let listener = http::bind(address).await?;
-            let bound = listener.local_addr().context("the endpoints' address is not known")?;
-            tracing::info!("http://{bound}/readyz, /healthz and /metrics are served");
-            let until = stop.clone().cancelled_owned();
-            Some(tokio::spawn(http::serve(listener, Arc::clone(&state), until)))
-        }
-        None => None,
-    };
     say_hello(config, &state_dir);
     reconciler.run(stop.cancelled_owned()).await;
     tracing::info!("stopped; live workers and their claims stay for the next run");
-    if let Some(served) = served {
-        served.abort();
-    }
+    Ok(())
+}
+
+/// Serves `/healthz` and the others from the very start: a queue that is down then is to be seen too.
+async fn serve_endpoints(address: SocketAddr, state: &Arc<State>, stop: &CancellationToken) -> Result<()> {
+    let listener = http::bind(address).await?;
+    let bound = listener.local_addr().context("the endpoints' address is not known")?;
+    tracing::info!("http://{bound}/readyz, /healthz and /metrics are served");
+    tokio::spawn(http::serve(listener, Arc::clone(state), stop.clone().cancelled_owned()));
     Ok(())
 }
 
@@ -156,6 +156,7 @@ async fn resolve(
     config: &Config,
     transport: &Arc<dyn Transport>,
     clock: &Arc<dyn Clock>,
+    state: &State,
 ) -> Result<OutpostId> {
     let outposts = Outposts::new(config.api.clone(), &config.token, Arc::clone(transport), Arc::clone(clock));
     let mut pause = std::time::Duration::from_secs(1);
@@ -172,6 +173,7 @@ async fn resolve(
         if !error.is_retryable() {
             return Err(error.into());
         }
+        state.not_started_yet(format!("the outpost cannot be looked up: {error}"));
         tracing::warn!("the outpost cannot be looked up, trying again in {pause:?}: {error}");
         clock.sleep(pause.max(error.retry_after().unwrap_or_default())).await;
         pause = (pause * 2).min(std::time::Duration::from_secs(60));

@@ -40,6 +40,8 @@ fn every_worker_mode_serves_a_session_from_beginning_to_end() {
         let with_fleet_token = workers.iter().filter(|worker| !worker.fleet_token_in.is_empty()).count();
         assert_eq!(with_fleet_token, if mode == "cli" { workers.len() } else { 0 }, "lesson 51: {workers:?}");
         assert!(outpost.stop().success());
+        let warned = outpost.log().contains("code in a session can read the fleet token");
+        assert_eq!(warned, mode == "cli", "{}", outpost.log());
     }
 }
 

@@ -68,6 +68,18 @@ fn a_queue_that_is_down_is_named_and_comes_back() {
 }
 
 #[test]
+fn a_queue_that_is_down_from_the_start_is_named_too() {
+    let play = Playground::new();
+    play.sim().add_fault(FaultRule::everywhere(Fault::status(503))).unwrap();
+    let run = play.outpost().start();
+    let why = run.until_not_ready("the outpost cannot be looked up");
+    assert!(why.contains("503"), "{why}");
+    assert_eq!(run.get("/healthz").unwrap().0, 200, "nobody needs to start it again");
+    play.sim().clear_faults().unwrap();
+    run.until_ready();
+}
+
+#[test]
 fn metrics_count_what_happened() {
     let play = Playground::new();
     play.create("devin-1", vec![Step::run("echo one"), Step::Suspend]);
