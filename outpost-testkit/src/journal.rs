@@ -8,7 +8,9 @@ use outpost_core::model::InstanceId;
 
 /// Facts, each with the orchestrator that it is about. Clones are the same journal. One that nobody reads keeps nothing.
 #[derive(Clone, Default)]
-pub struct Journal(Option<Arc<Mutex<Vec<(InstanceId, Fact)>>>>);
+pub struct Journal(Option<Arc<Mutex<Facts>>>);
+
+type Facts = Vec<(InstanceId, Fact)>;
 
 impl Journal {
     /// A journal that is read: it keeps what it hears until [`take`](Self::take).

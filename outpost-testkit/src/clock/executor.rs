@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -184,32 +184,27 @@ impl Wake for WakeUp {
     }
 }
 
+/// Lets everybody else have a turn.
+pub(crate) fn yield_once() -> impl Future<Output = ()> + Send {
+    let mut yielded = false;
+    poll_fn(move |context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
 
     use super::*;
     use crate::clock::EPOCH;
-
-    /// Lets everybody else have a turn.
-    fn yield_once() -> impl Future<Output = ()> + Send {
-        struct Yield(bool);
-        impl Future for Yield {
-            type Output = ();
-            fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-                if std::mem::replace(&mut self.0, true) {
-                    return Poll::Ready(());
-                }
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-        }
-        Yield(false)
-    }
 
     fn in_secs(secs: i64) -> Timestamp {
         EPOCH + jiff::SignedDuration::from_secs(secs)

@@ -6,6 +6,7 @@
 mod executor;
 mod virtual_clock;
 
+pub(crate) use executor::yield_once;
 pub use executor::{Executor, Livelock, TaskId, Turn};
 pub(crate) use virtual_clock::later;
 pub use virtual_clock::{EPOCH, VirtualClock};

@@ -8,12 +8,21 @@ use jiff::Timestamp;
 use outpost_core::ports::{Clock, Error, ErrorKind};
 
 use super::plan::FaultPlan;
+use crate::clock::yield_once;
 
 /// The faults of one orchestrator: a plan, a seeded source of chance, and what has come of them. Clones are the same faults.
 #[derive(Clone)]
 pub struct Faults {
     state: Arc<Mutex<State>>,
     clock: Arc<dyn Clock>,
+    answers: Answers,
+}
+
+/// When a call that nothing befalls is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    AtOnce,
+    NextTurn,
 }
 
 struct State {
@@ -70,13 +79,21 @@ impl Faults {
             crashed: false,
             notes: Vec::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)), clock }
+        Self { state: Arc::new(Mutex::new(state)), clock, answers: Answers::AtOnce }
     }
 
     /// No faults.
     #[must_use]
     pub fn none(clock: Arc<dyn Clock>) -> Self {
         Self::seeded(0, FaultPlan::none(), clock)
+    }
+
+    /// The same faults; but no call is answered in the poll that makes it, as no real one is. An orchestrator that asks again
+    /// and again is seen by whoever counts its polls.
+    #[must_use]
+    pub(crate) const fn answering_next_turn(mut self) -> Self {
+        self.answers = Answers::NextTurn;
+        self
     }
 
     /// Switches the faults on or off. An [outage](Self::outage) ends with them.
@@ -113,6 +130,9 @@ impl Faults {
         work: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
         let fate = self.fate(call);
+        if self.answers == Answers::NextTurn {
+            yield_once().await;
+        }
         self.wait(fate.wait_before).await;
         self.befall(call, fate.before).await?;
         let answer = work.await?;

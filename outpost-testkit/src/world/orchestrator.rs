@@ -82,7 +82,7 @@ impl Orchestrator {
         policy.limit = scenario.limit;
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let seed = scenario.seed.wrapping_mul(31).wrapping_add(number as u64);
-        let faults = Faults::seeded(seed, scenario.faults.clone(), shared.clone());
+        let faults = Faults::seeded(seed, scenario.faults.clone(), shared.clone()).answering_next_turn();
         let store = MemoryStore::with_journal(instance.clone(), journal.clone());
         let model = ModelSource::new(queue.clone(), outpost);
         let observer = WitnessObserver {
