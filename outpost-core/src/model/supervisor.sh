@@ -157,8 +157,11 @@ while :; do
 done
 phase=ending told=
 publish exit "$boot $code $(date +%s)"
-kill "$keeper" 2>/dev/null
-wait "$keeper" 2>/dev/null
+# Together, or bash says between the two that it was terminated.
+{
+    kill "$keeper"
+    wait "$keeper"
+} 2>/dev/null
 
 if [ "$after" = stay ]; then
     nap=

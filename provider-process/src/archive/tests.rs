@@ -321,6 +321,18 @@ fn a_damaged_archive_is_found_out_wherever_the_damage_is() {
 }
 
 #[test]
+fn a_sound_archive_that_is_another_one_is_found_out() {
+    let bench = Bench::new();
+    fs::write(bench.tree().join("file"), "one").unwrap();
+    let packed = bench.pack();
+    fs::write(bench.tree().join("file"), "two").unwrap();
+    bench.pack();
+    let restored = unpack_from(&bench.file(), &packed.sha256, &bench.restored(), &Cancel::default());
+    assert!(matches!(restored, Err(UnpackError::Archive(_))), "{restored:?}");
+    assert!(verify(&bench.file(), &packed, &Cancel::default()).is_err());
+}
+
+#[test]
 fn an_archive_that_cannot_be_read_is_not_called_damaged() {
     let bench = Bench::new();
     // A directory opens and does not read.
