@@ -125,7 +125,10 @@ pub struct BootEvidence {
     pub origin: Origin,
     /// When it was first listed.
     pub first_seen: Option<Timestamp>,
-    /// Since when its worker has been seen alive while its session was ours.
+    /// When it was last known not to serve: its start had just been carried out, its worker did not run yet, or its session
+    /// was not ours.
+    pub idle_at: Option<Timestamp>,
+    /// Since when its worker has been seen alive while its session was ours, or may have been.
     pub serving_since: Option<Timestamp>,
     /// For how long that was, until it was last seen so.
     pub served_for: Duration,
@@ -145,8 +148,24 @@ pub struct BootEvidence {
 
 impl BootEvidence {
     /// The evidence of a boot that this process starts now.
-    pub fn started_here(boot: Boot) -> Self {
-        Self { boot, origin: Origin::Here, ..Self::default() }
+    pub fn started_here(boot: Boot, now: Timestamp) -> Self {
+        Self { boot, origin: Origin::Here, idle_at: Some(now), ..Self::default() }
+    }
+
+    /// Takes in that it serves: since it was last known not to, as far as can be told.
+    fn seen_serving(&mut self, now: Timestamp) {
+        let first = *self.serving_since.get_or_insert(self.idle_at.unwrap_or(now));
+        self.served_for = since(now, first);
+        self.served |= self.served_for >= SERVED_AFTER;
+    }
+
+    /// Takes in that its worker has ended: it may have served until just now, also when it was never seen to.
+    fn seen_ended(&mut self, now: Timestamp) {
+        if self.serving_since.is_some() {
+            self.seen_serving(now);
+        } else if let Some(idle) = self.idle_at {
+            self.served |= since(now, idle) >= SERVED_AFTER;
+        }
     }
 
     /// Whether it was begun before this process, and this process has never seen it.
@@ -206,22 +225,23 @@ impl Evidence {
         boot.unlisted = Streak::default();
         boot.first_seen.get_or_insert(now);
         match sandbox.state {
-            SandboxState::Running => {
-                if owner == Owner::Us {
-                    let first = *boot.serving_since.get_or_insert(now);
-                    boot.served_for = since(now, first);
-                    boot.served |= boot.served_for >= SERVED_AFTER;
-                } else if !boot.served {
-                    boot.serving_since = None;
-                }
+            SandboxState::Starting => boot.idle_at = Some(now),
+            SandboxState::Running if owner == Owner::Us => boot.seen_serving(now),
+            SandboxState::Running if !boot.served => {
+                boot.serving_since = None;
+                boot.idle_at = Some(now);
             }
+            SandboxState::Running => {}
             SandboxState::Exited { .. } | SandboxState::Failed { .. } => {
+                if boot.ended_at.is_none() && owner != Owner::Another {
+                    boot.seen_ended(now);
+                }
                 boot.ended_at.get_or_insert(now);
             }
             SandboxState::Stopping if self.removal_asked.is_none_or(|(asked, _)| asked != newest) => {
                 self.removal_asked = Some((newest, now));
             }
-            SandboxState::Stopping | SandboxState::Starting => {}
+            SandboxState::Stopping => {}
         }
     }
 

@@ -122,8 +122,6 @@ pub enum Caveat {
     Unverified,
     /// Another orchestrator has served the session since the snapshot was taken.
     Superseded,
-    /// The sandbox before was lost before it could be saved.
-    LostSandbox,
 }
 
 impl fmt::Display for Caveat {
@@ -132,7 +130,6 @@ impl fmt::Display for Caveat {
             Self::ColdResume => "it resumes, but there is no snapshot of it here: it starts from the image",
             Self::Unverified => "its record was lost: it starts from the newest snapshot that is listed",
             Self::Superseded => "another orchestrator has served it since this snapshot was taken",
-            Self::LostSandbox => "its sandbox was lost before it could be saved",
         })
     }
 }

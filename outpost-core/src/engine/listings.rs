@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::steps::touches_backend;
 use super::tracked::Tracked;
 use super::{Engine, NoticeKind, QUEUE_GAP};
 use crate::decide::{Evidence, Reading, Sight};
@@ -171,7 +172,8 @@ impl Engine {
             if matters {
                 let owner =
                     tracked.sight.row().map_or(Owner::Nobody, |row| row.owner(&policy.acceptor(session)));
-                if tracked.busy.is_none() {
+                // While a step changes the backend, a listing tells of neither before nor after.
+                if !tracked.busy.as_ref().is_some_and(touches_backend) {
                     tracked.take_evidence(now, owner);
                 }
                 self.dirty.insert(session.clone());

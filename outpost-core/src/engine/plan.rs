@@ -186,7 +186,7 @@ impl Engine {
             return Effect::LoadRecord(session.clone());
         }
         match &step {
-            Step::Start(plan) => tracked.evidence.boot = BootEvidence::started_here(plan.boot),
+            Step::Start(plan) => tracked.evidence.boot = BootEvidence::started_here(plan.boot, now),
             Step::Save { .. } => {
                 tracked.evidence.boot.saving_since.get_or_insert(now);
             }

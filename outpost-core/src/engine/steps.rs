@@ -83,6 +83,9 @@ impl Engine {
         if let Step::Remove { boot, .. } = step {
             tracked.evidence.removal_asked = Some((*boot, now));
         }
+        if matches!((step, end), (Step::Start(_), StepEnd::Done)) {
+            tracked.evidence.boot.idle_at = Some(now);
+        }
         match end {
             StepEnd::Done | StepEnd::SnapshotUnusable => {
                 tracked.trouble = 0;
@@ -260,7 +263,7 @@ const fn unseen(tracked: &Tracked) -> bool {
     !matches!(tracked.sight, Sight::Listed(_))
 }
 
-const fn touches_backend(step: &Step) -> bool {
+pub(super) const fn touches_backend(step: &Step) -> bool {
     match step {
         Step::Look | Step::Write(_) | Step::Forget | Step::Release => false,
         Step::Start(_)

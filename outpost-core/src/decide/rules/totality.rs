@@ -53,7 +53,7 @@ prop_compose! {
         let [first_seen, serving_since, ended_at, reread_at, saving_since] = times;
         let origin = if here { Origin::Here } else { Origin::Before };
         BootEvidence {
-            boot: Boot::new(boot), origin, first_seen, serving_since, served, ended_at, rereads, reread_at,
+            boot: Boot::new(boot), origin, first_seen, idle_at: None, serving_since, served, ended_at, rereads, reread_at,
             saving_since, unlisted, ..BootEvidence::default()
         }
     }

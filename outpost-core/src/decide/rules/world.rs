@@ -187,7 +187,7 @@ impl World {
                     expires_at: None,
                     restored_from: plan.restore.as_ref().map(|snapshot| snapshot.reference.clone()),
                 });
-                self.evidence.boot = BootEvidence::started_here(plan.boot);
+                self.evidence.boot = BootEvidence::started_here(plan.boot, self.now);
                 self.renew();
             }
             Step::StopWorker { boot, .. } => {
