@@ -150,7 +150,11 @@ impl SmallDisk {
 }
 
 impl Drop for SmallDisk {
+    /// Leaves no process there, whatever the test has come to, for they would hold the disk.
     fn drop(&mut self) {
+        for pid in support::processes_of(self.dir.path()) {
+            support::kill_if_there(pid);
+        }
         let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
     }
 }

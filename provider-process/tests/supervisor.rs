@@ -110,6 +110,19 @@ impl Stage {
         }
     }
 
+    /// Waits until no process works in the run directory.
+    #[cfg(target_os = "linux")]
+    fn leaves_nothing(&self) {
+        let run = self.run();
+        let works_there = |process: procfs::process::Process| process.cwd().is_ok_and(|cwd| cwd == run);
+        self.wait_for("the end of its helpers", || {
+            !procfs::process::all_processes().unwrap().flatten().any(works_there)
+        });
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn leaves_nothing(&self) {}
+
     fn exit(&self) -> Vec<String> {
         self.wait_for("the worker's end", || self.words("exit").is_some());
         self.words("exit").unwrap()
@@ -136,7 +149,13 @@ impl Running<'_> {
     }
 
     fn wait(&mut self) -> i32 {
-        let status = self.child.wait().unwrap();
+        let stage = self.stage;
+        let mut ended = None;
+        stage.wait_for("the supervisor's end", || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        let status = ended.unwrap();
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
     }
 }
@@ -167,6 +186,7 @@ fn a_worker_runs_in_its_directory_with_its_arguments_and_its_end_is_written_down
         let stage = Stage::new(shell);
         let mut running = stage.start("leave", "pwd; echo \"argument: $1\"; exit 7");
         assert_eq!(running.wait(), 0);
+        stage.leaves_nothing();
         let exit = stage.exit();
         assert_eq!(exit[..2], ["boot-7", "7"], "{shell:?}");
         let time: i64 = exit[2].parse().unwrap();
@@ -357,6 +377,7 @@ fn it_stays_when_told_so_until_it_is_told_to_end() {
             assert!(running.child.try_wait().unwrap().is_none(), "{shell:?}: it left");
             running.signal(signal);
             assert_eq!(running.wait(), 0, "{shell:?}");
+            stage.leaves_nothing();
         }
     }
 }

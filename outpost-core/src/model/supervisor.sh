@@ -90,7 +90,7 @@ detach() {
     exit 127
 }
 
-worker= nap= interrupted= told= phase=serving
+worker= keeper= interrupted= told= phase=serving
 # While the worker lives a signal is for it; afterwards for the supervisor.
 pass_on() {
     interrupted=1
@@ -102,7 +102,9 @@ pass_on() {
             ;;
         ending) told=$1 ;;
         staying)
-            kill "$nap" 2>/dev/null
+            # `$!` and not a variable, which is set only after the next look for signals; KILL, because a process that was
+            # only just forked can take TERM with its parent's trap and forget it.
+            [ "$!" = "$keeper" ] || kill -s KILL "$!" 2>/dev/null
             exit 0
             ;;
     esac
@@ -129,11 +131,10 @@ publish worker "$boot $worker $start"
 
 # Cuts the log while the worker lives. The worker appends, so it goes on at the new end.
 (
-    trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+    trap '[ "$!" = "$worker" ] || kill -s KILL "$!" 2>/dev/null; exit 0' TERM
     while kill -0 "$worker" 2>/dev/null; do
         sleep 5 &
-        nap=$!
-        wait "$nap"
+        wait "$!"
         if [ "$(wc -c <log)" -gt "$max_log_bytes" ]; then
             cat log >log.1
             : >log
@@ -164,12 +165,10 @@ publish exit "$boot $code $(date +%s)"
 } 2>/dev/null
 
 if [ "$after" = stay ]; then
-    nap=
     phase=staying
     while [ -z "$told" ]; do
         sleep 3600 &
-        nap=$!
-        wait "$nap"
+        wait "$!"
     done
 fi
 exit 0

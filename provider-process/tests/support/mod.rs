@@ -175,6 +175,10 @@ pub(crate) fn command_line(pid: i32) -> Vec<String> {
     procfs::process::Process::new(pid).and_then(|process| process.cmdline()).unwrap_or_default()
 }
 
+pub(crate) fn kill_if_there(pid: i32) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+}
+
 /// Kills a process behind the provider's back.
 pub(crate) fn kill(pid: i32) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
