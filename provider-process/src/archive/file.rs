@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use outpost_core::ports::ErrorKind;
 use sha2::{Digest as _, Sha256};
@@ -124,8 +124,9 @@ fn decoded<T: Send>(
     };
     std::thread::scope(|scope| {
         let (send, receive) = sync_channel(CHUNKS_AHEAD);
-        let decoder = scope.spawn(move || decode(file, &send));
-        let mut chunks = Chunks { receive, chunk: Vec::new(), at: 0 };
+        let (give_back, used) = channel();
+        let decoder = scope.spawn(move || decode(file, &send, &used));
+        let mut chunks = Chunks { receive, give_back, chunk: Vec::new(), at: 0 };
         let result = reading(&mut chunks);
         // Lets the decoder go when the reading has stopped early.
         drop(chunks);
@@ -140,16 +141,22 @@ fn decoded<T: Send>(
     })
 }
 
-fn decode(file: File, send: &SyncSender<io::Result<Vec<u8>>>) -> Result<String, UnpackError> {
+fn decode(
+    file: File,
+    send: &SyncSender<io::Result<Vec<u8>>>,
+    used: &Receiver<Vec<u8>>,
+) -> Result<String, UnpackError> {
     let source = Hashing { inner: Watched { file, fault: None }, hash: Sha256::new(), bytes: 0 };
     let source = BufReader::with_capacity(CHUNK_BYTES, source);
     let mut decoder =
         Decoder::with_buffer(source).map_err(|error| UnpackError::Archive(error.to_string()))?;
     loop {
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        match decoder.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut chunk) {
+        let mut chunk = used.try_recv().unwrap_or_default();
+        chunk.resize(CHUNK_BYTES, 0);
+        match fill(&mut decoder, &mut chunk) {
             Ok(0) => return Ok(hex(&decoder.finish().into_inner().hash.finalize())),
-            Ok(_) => {
+            Ok(length) => {
+                chunk.truncate(length);
                 if send.send(Ok(chunk)).is_err() {
                     // Nobody reads any more, and nobody will ask for the hash.
                     return Ok(String::new());
@@ -163,6 +170,20 @@ fn decode(file: File, send: &SyncSender<io::Result<Vec<u8>>>) -> Result<String, 
             }
         }
     }
+}
+
+/// Reads until the buffer is full or there is no more; answers how much that was.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match from.read(&mut buffer[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
 }
 
 /// Remembers that the file itself could not be read, which does not mean that its content is damaged.
@@ -212,9 +233,10 @@ impl<T: Read> Read for Hashing<T> {
     }
 }
 
-/// The other thread's chunks as one stream.
+/// The other thread's chunks as one stream. Buffers go back to it: they are too large to be allocated cheaply.
 struct Chunks {
     receive: Receiver<io::Result<Vec<u8>>>,
+    give_back: Sender<Vec<u8>>,
     chunk: Vec<u8>,
     at: usize,
 }
@@ -223,7 +245,10 @@ impl Read for Chunks {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.chunk.len() {
             match self.receive.recv() {
-                Ok(chunk) => (self.chunk, self.at) = (chunk?, 0),
+                Ok(chunk) => {
+                    let _ = self.give_back.send(std::mem::replace(&mut self.chunk, chunk?));
+                    self.at = 0;
+                }
                 Err(_) => return Ok(0),
             }
         }
