@@ -23,8 +23,20 @@ const MAX_PARTS: usize = 65_536;
 /// A part that has data: from where, how long.
 pub(super) type Part = (u64, u64);
 
-/// The parts of a file that have data; `None` when it has no holes, or the file system does not tell.
+/// The parts of a file that have data; `None` when it has no holes, or the file system does not tell. Either way the file
+/// stands at its beginning afterwards.
 pub(super) fn parts(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<Part>>> {
+    at_most(MAX_PARTS, file, metadata)
+}
+
+fn at_most(max: usize, file: &File, metadata: &Metadata) -> io::Result<Option<Vec<Part>>> {
+    let parts = look_for(max, file, metadata);
+    // Looking for holes moves the file, also when nothing comes of it.
+    (&*file).seek(SeekFrom::Start(0))?;
+    parts
+}
+
+fn look_for(max: usize, file: &File, metadata: &Metadata) -> io::Result<Option<Vec<Part>>> {
     let len = metadata.len();
     if metadata.blocks().saturating_mul(512) >= len {
         return Ok(None);
@@ -39,8 +51,13 @@ pub(super) fn parts(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<P
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let hole = seek(file, Hole::Hole(data))?.min(len);
-        if data >= hole || parts.len() + 1 == MAX_PARTS {
+        let hole = match seek(file, Hole::Hole(data)) {
+            Ok(hole) => hole.min(len),
+            // It was cut meanwhile.
+            Err(Errno::NXIO) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if data >= hole || parts.len() + 1 == max {
             return Ok(None);
         }
         parts.push((data, hole - data));
@@ -50,7 +67,6 @@ pub(super) fn parts(file: &File, metadata: &Metadata) -> io::Result<Option<Vec<P
         // GNU tar learns from an empty part where a hole at the end ends.
         parts.push((len, 0));
     }
-    (&*file).seek(SeekFrom::Start(0))?;
     Ok(Some(parts))
 }
 
@@ -113,7 +129,28 @@ pub(super) fn read_map(entry: &mut impl Read) -> io::Result<Vec<Part>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn a_file_with_too_many_parts_is_read_from_its_beginning() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(64 << 20).unwrap();
+        for at in 0..8_u64 {
+            file.seek(SeekFrom::Start(at * (8 << 20))).unwrap();
+            file.write_all(b"data").unwrap();
+        }
+        let metadata = file.metadata().unwrap();
+        if !at_most(100, &file, &metadata).unwrap().is_some_and(|parts| parts.len() >= 8) {
+            println!("skipped: the file system has no holes");
+            return;
+        }
+        for max in 1..8 {
+            assert_eq!(at_most(max, &file, &metadata).unwrap(), None);
+            assert_eq!(file.stream_position().unwrap(), 0, "at most {max}");
+        }
+    }
 
     #[test]
     fn a_map_is_read_as_it_was_written_across_blocks() {
