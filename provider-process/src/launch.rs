@@ -17,6 +17,9 @@ use crate::fault::{During as _, Fault};
 use crate::settings::Settings;
 use crate::tasks::Cancel;
 
+/// As the supervisor's contract has it.
+const END_OF_ENVIRONMENT: &str = "#end\n";
+
 /// Puts the worker's executable into the boot's directory and answers what to call it by.
 pub(crate) fn install_program(run: &Path, program: &WorkerProgram) -> Result<String, Fault> {
     match program {
@@ -76,16 +79,25 @@ pub(crate) async fn launch(
         .during(|| format!("start {}", settings.shell.display()))?;
 
     let environment = worker.environment(&boot.machine_env(settings)).to_shell();
-    if let Some(mut input) = child.stdin.take() {
-        // If the supervisor is gone this fails, and the wait below says so.
-        let _ = input.write_all(environment.expose_secret().as_bytes()).await;
+    let input = child.stdin.take();
+    // If the supervisor is gone, or reads no further, this fails or goes on for ever, and the loop below says so. Without
+    // the last line no worker starts, so none ever has a part of its environment.
+    let hand_over = async move {
+        let Some(mut input) = input else { return };
+        for text in [environment.expose_secret(), END_OF_ENVIRONMENT] {
+            if input.write_all(text.as_bytes()).await.is_err() {
+                return;
+            }
+        }
         let _ = input.shutdown().await;
-    }
+    };
+    tokio::pin!(hand_over);
 
     let deadline = Instant::now() + settings.launch_timeout;
     let mut pause = Duration::from_millis(1);
+    let mut handed_over = false;
     loop {
-        if boot.is_launched()? {
+        if handed_over && boot.is_launched()? {
             // Reaps it whenever it ends; when this process ends first, that is init's.
             tokio::spawn(async move { child.wait().await });
             return Ok(());
@@ -100,8 +112,10 @@ pub(crate) async fn launch(
         if Instant::now() >= deadline {
             return Err(Fault::new(ErrorKind::Unavailable, "the worker's process did not appear in time"));
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(20));
+        tokio::select! {
+            () = &mut hand_over, if !handed_over => handed_over = true,
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_millis(20)),
+        }
     }
 }
 

@@ -117,6 +117,25 @@ async fn a_shell_that_does_not_exist_is_an_error_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_shell_that_never_reads_the_environment_does_not_hang_the_start() {
+    let desk = Desk::new();
+    let idle = desk.script("exec sleep 1000");
+    let WorkerProgram::File { path, .. } = idle else { unreachable!() };
+    let change = |settings: &mut outpost_provider_process::Settings| {
+        settings.shell = path;
+        settings.launch_timeout = Duration::from_millis(200);
+        // More than a pipe holds.
+        settings.lang = "C".repeat(1 << 20);
+    };
+    let provider = desk.builder().with(change).build().unwrap();
+    let start = provider.start(desk.spec("devin-1", 1, "exit 0"));
+    let error = tokio::time::timeout(support::BOUND, start).await.expect("it hangs").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(provider.list().await.unwrap().sandboxes.is_empty());
+    assert_eq!(desk.processes(), [] as [i32; 0]);
+}
+
+#[tokio::test]
 async fn a_damaged_note_makes_the_listing_an_error_that_names_it() {
     let desk = Desk::new();
     let provider = desk.provider();

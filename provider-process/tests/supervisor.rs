@@ -71,6 +71,19 @@ impl Stage {
     }
 
     fn start_with(&self, after: &str, program: &[&str], change: impl FnOnce(&mut Command)) -> Running<'_> {
+        let path = std::env::var("PATH").unwrap();
+        let environment =
+            format!("export PATH='{path}'\nexport SECRET='{SECRET}'\nexport TWO='a\n'\\''b'\n#end\n");
+        self.start_in(&environment, after, program, change)
+    }
+
+    fn start_in(
+        &self,
+        environment: &str,
+        after: &str,
+        program: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Running<'_> {
         let mut command = Command::new(self.shell[0]);
         command
             .args(&self.shell[1..])
@@ -86,9 +99,8 @@ impl Stage {
         change(&mut command);
         let mut child = command.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        let path = std::env::var("PATH").unwrap();
-        write!(input, "export PATH='{path}'\nexport SECRET='{SECRET}'\nexport TWO='a\n'\\''b'\n#end\n")
-            .unwrap();
+        input.write_all(environment.as_bytes()).unwrap();
+        drop(input);
         Running { stage: self, child }
     }
 
@@ -210,6 +222,33 @@ fn the_environment_is_exactly_what_came_through_the_pipe() {
         let mut lines: Vec<_> = output.lines().filter(|line| !line.starts_with("PATH=")).collect();
         lines.sort_unstable();
         assert_eq!(lines, ["'b", &format!("SECRET={SECRET}"), "TWO=a"], "{shell:?}");
+    }
+}
+
+#[test]
+fn a_worker_never_starts_with_a_part_of_its_environment() {
+    let cut = [
+        "",
+        "export SECRET='x'\n",
+        "export SECRET='x'\n#end",
+        "export SECRET='x\n",
+        "export SECRET='x\n#end\n",
+    ];
+    for shell in shells() {
+        for environment in cut {
+            let stage = Stage::new(shell);
+            let program = ["/bin/sh", "-c", "echo it runs"];
+            assert_eq!(stage.start_in(environment, "leave", &program, |_| {}).wait(), 0);
+            let (code, output) = (stage.exit()[1].clone(), stage.output());
+            assert!(!output.contains("it runs"), "{shell:?} {environment:?}: {output}");
+            // Some shells end by themselves, with a code of their own, when a quotation is not closed.
+            let whole = environment.ends_with("#end\n");
+            assert!(code == "125" || whole && code != "0", "{shell:?} {environment:?}: {code}");
+            assert!(whole || output.contains("ended before #end"), "{shell:?} {environment:?}: {output}");
+        }
+        let stage = Stage::new(shell);
+        stage.start_in("#end\n", "leave", &["/bin/sh", "-c", "echo it runs"], |_| {}).wait();
+        assert_eq!(stage.output(), "it runs\n", "{shell:?}: none at all can be meant");
     }
 }
 

@@ -8,13 +8,15 @@
 # BOOT     a word that names this boot; it begins every file, so that one of an earlier boot is never taken for ours
 # AFTER    `leave`: end when the worker has ended; `stay`: live on until TERM or INT, so that the disk can be saved
 #
-# Standard input: lines that a POSIX shell evaluates (`export NAME='value'`), up to end of file or a line `#end`. They are
-# the worker's whole environment. They are read by the process that becomes the worker and by no other, so they are never
-# in an argument list, in a file, or in the supervisor's memory.
+# Standard input: lines that a POSIX shell evaluates (`export NAME='value'`), then a line `#end`. They are the worker's whole
+# environment. They are read by the process that becomes the worker and by no other, so they are never in an argument
+# list, in a file, or in the supervisor's memory. When the input ends before `#end`, its sender has died or was cut off:
+# then no worker starts, and the code is 125. So it is when a shell cannot evaluate the lines.
 #
 # RUN/supervisor   BOOT PID START
 # RUN/worker       BOOT PID START        the worker leads its own session and process group
-# RUN/exit         BOOT CODE TIME        128 + n after signal n; 127 also when it could not be started; TIME in Unix seconds
+# RUN/exit         BOOT CODE TIME        128 + n after signal n; 127 also when it could not be started, 126 without CWD, 125
+#                                        without a whole environment; TIME in Unix seconds
 # RUN/log          what worker and supervisor print; moved to RUN/log.1 when it is longer than 8 MiB
 #
 # OUTPOST_SHELL, if set, is the shell that becomes the worker, as words; else /bin/sh.
@@ -65,9 +67,16 @@ while [ -z "$end_seen" ] && IFS= read -r line; do
 " ;;
     esac
 done
+if [ -z "$end_seen" ]; then
+    echo "outpost: the environment ended before #end; the worker is not started" >&2
+    exit 125
+fi
 unset PWD OLDPWD SHLVL _ end_seen line
 eval "unset lines
-$lines"
+$lines" || {
+    echo "outpost: the environment cannot be evaluated; the worker is not started" >&2
+    exit 125
+}
 exec </dev/null
 # bash exports _ and SHLVL whatever one does. A program with = in its path cannot be given to env.
 case $1 in
