@@ -72,6 +72,7 @@ fn nothing_half_started_is_left(endpoint: Endpoint) {
     until("the start is held up", || play.sim().count(endpoint).unwrap() > 0);
     assert!(first.stop().success());
     let held = play.sim().row("devin-1").unwrap().unwrap().acceptor_id.is_some();
+    assert!(!held || endpoint == Endpoint::Claim, "a start that had not claimed yet claims no more");
     // A claim without a worker would be a promise that nobody keeps.
     until("there is a worker if there is a claim", || {
         held != processes::workers(&play.state_dir()).is_empty()

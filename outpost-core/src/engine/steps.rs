@@ -160,12 +160,13 @@ impl Engine {
                     let how =
                         code.map_or("for an unknown reason".to_owned(), |code| format!("with code {code}"));
                     let kind = if record.given_up() { NoticeKind::GivenUp } else { NoticeKind::WorkerEnded };
+                    let again = match record.failures {
+                        0 | 1 => String::new(),
+                        failures => format!(", {failures} times in a row"),
+                    };
                     (
                         kind,
-                        format!(
-                            "the worker of boot {boot} ended {how} although its session goes on ({} in a row)",
-                            record.failures
-                        ),
+                        format!("the worker of boot {boot} ended {how} although its session goes on{again}"),
                     )
                 }
                 Some(SandboxState::Failed { why }) => {

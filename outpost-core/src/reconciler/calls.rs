@@ -11,21 +11,32 @@ use crate::engine::RecordLost;
 use crate::model::{Record, SandboxId, SessionId};
 use crate::ports::{Clock, Error, ErrorKind, Removed, Stored, Version};
 
-/// No port's call is waited for longer.
+/// No port's call is waited for longer, but a start.
 const CALL_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// The answer of `call`, or an error when it does not come.
+/// The answer of `call`, or an error when it does not come within five minutes.
 pub(super) async fn limited<T>(
     clock: &dyn Clock,
     who: &'static str,
     operation: &'static str,
     call: impl Future<Output = Result<T, Error>> + Send,
 ) -> Result<T, Error> {
-    match select(pin!(call), clock.sleep(CALL_LIMIT)).await {
+    within(clock, CALL_LIMIT, who, operation, call).await
+}
+
+/// The answer of `call`, or an error when it does not come within `limit`.
+pub(super) async fn within<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    who: &'static str,
+    operation: &'static str,
+    call: impl Future<Output = Result<T, Error>> + Send,
+) -> Result<T, Error> {
+    match select(pin!(call), clock.sleep(limit)).await {
         Either::Left((answer, _)) => answer,
         Either::Right(_) => {
-            Err(Error::new(ErrorKind::Unavailable, who, operation, "no answer within five minutes")
-                .may_have_been_applied())
+            let what = format!("no answer within {} minutes", limit.as_secs() / 60);
+            Err(Error::new(ErrorKind::Unavailable, who, operation, what).may_have_been_applied())
         }
     }
 }

@@ -11,7 +11,7 @@
 //! * It can be dropped, or its process killed, at any await: the next run finds out what there is and goes on.
 //!
 //! # Caveats
-//! A port's call that never answers is given up after five minutes, as *may have been applied*.
+//! A port's call that never answers is given up after five minutes (a start after an hour), as *may have been applied*.
 
 mod calls;
 mod execute;
@@ -20,6 +20,7 @@ mod start;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, FutureExt, OptionFuture, select};
@@ -94,6 +95,14 @@ pub(crate) struct Context {
     pub(crate) ports: Ports,
     pub(crate) policy: Policy,
     pub(crate) workers: Workers,
+    stopping: AtomicBool,
+}
+
+impl Context {
+    /// Whether nothing new is to be claimed any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
 }
 
 type InFlight = FuturesUnordered<BoxFuture<'static, Input>>;
@@ -111,7 +120,7 @@ impl Reconciler {
             return Err("the limit of sandboxes is 0: nothing could ever be started".into());
         }
         let engine = Engine::new(policy.clone(), ports.provider.capabilities());
-        let context = Arc::new(Context { ports, policy, workers });
+        let context = Arc::new(Context { ports, policy, workers, stopping: AtomicBool::new(false) });
         Ok(Self { engine, context, observer: Arc::new(NoObserver), reported_at: None })
     }
 
@@ -218,6 +227,7 @@ impl Reconciler {
     /// Waits a little for what is under way. What does not end in time is cut off; the next run finds it.
     async fn leave(mut self, mut in_flight: InFlight) -> Report {
         self.engine.stop();
+        self.context.stopping.store(true, Ordering::Relaxed);
         let clock = Arc::clone(&self.context.ports.clock);
         let mut deadline = clock.sleep(LEAVE_WITHIN);
         while !in_flight.is_empty() {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret;
 
 use super::Context;
-use super::calls::{Ledger, limited, remove_wholly};
+use super::calls::{Ledger, limited, remove_wholly, within};
 use super::execute::failed;
 use crate::decide::StartPlan;
 use crate::engine::{ClaimChange, Performed, StepEnd};
@@ -23,6 +23,9 @@ use crate::ports::{Claimed, Error, ErrorKind, StartSpec, Started};
 
 /// While a sandbox is being started its claim is renewed so often.
 const RENEW_EVERY: Duration = Duration::from_secs(60);
+
+/// A start may restore a large disk; its claim is renewed all the while.
+const START_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// A row that keeps changing the version that it pins is not waited for any longer.
 const PIN_CHANGES: u32 = 3;
@@ -126,6 +129,9 @@ async fn claim(
     session: &SessionId,
     performed: &mut Performed,
 ) -> Result<Option<Claimed>, Abandoned> {
+    if context.is_stopping() {
+        return Err(Abandoned::NotWanted);
+    }
     if !context.policy.worker_mode.claims() {
         return Ok(None);
     }
@@ -227,7 +233,7 @@ async fn begin(
         network_policy: row.network_policy,
     };
     let mut starting =
-        pin!(limited(&*ports.clock, ports.provider.name(), "start", ports.provider.start(spec)));
+        pin!(within(&*ports.clock, START_LIMIT, ports.provider.name(), "start", ports.provider.start(spec)));
     loop {
         match select(starting.as_mut(), ports.clock.sleep(RENEW_EVERY)).await {
             Either::Left((started, _)) => return Ok(started?),
