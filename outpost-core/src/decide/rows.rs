@@ -317,13 +317,13 @@ impl Situation<'_> {
             SandboxState::Exited { .. } => match self.save_first(sandbox, SnapshotPurpose::Detached) {
                 Some(cell) if self.wish() != Wish::End => cell,
                 _ => act(
-                    Step::Remove { boot, record: self.record.clone() },
+                    Step::Remove { boot, listed: self.listed_state(boot), record: self.record.clone() },
                     "a newer sandbox of the session exists",
                 ),
             },
             SandboxState::Stopping if !self.removal_due(boot) => wait("an older sandbox is being removed"),
             SandboxState::Stopping | SandboxState::Failed { .. } => act(
-                Step::Remove { boot, record: self.record.clone() },
+                Step::Remove { boot, listed: self.listed_state(boot), record: self.record.clone() },
                 "a newer sandbox of the session exists",
             ),
         }
@@ -418,7 +418,12 @@ impl Situation<'_> {
     }
 
     fn remove(&self, boot: Boot, end: BootEnd, why: impl Into<Cow<'static, str>>) -> Cell {
-        act(Step::Remove { boot, record: self.record.after(boot, end, self.now, self.jitter) }, why)
+        let record = self.record.after(boot, end, self.now, self.jitter);
+        act(Step::Remove { boot, listed: self.listed_state(boot), record }, why)
+    }
+
+    fn listed_state(&self, boot: Boot) -> Option<SandboxState> {
+        self.sandboxes.iter().find(|sandbox| sandbox.id.boot == boot).map(|sandbox| sandbox.state.clone())
     }
 
     fn repeat_removal(&self, boot: Boot) -> Cell {

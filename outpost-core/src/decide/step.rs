@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::{Boot, Record, RecordedSnapshot, SnapshotPurpose, SnapshotRef, Standing};
+use crate::model::{Boot, Record, RecordedSnapshot, SandboxState, SnapshotPurpose, SnapshotRef, Standing};
 
 /// What to do for one session.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +58,8 @@ pub enum Step {
     Remove {
         /// Which.
         boot: Boot,
+        /// As what it was listed; `None` when it was not. For people: it is removed all the same.
+        listed: Option<SandboxState>,
         /// What the record is afterwards.
         record: Record,
     },

@@ -125,13 +125,6 @@ impl Engine {
     }
 
     fn tell(&mut self, session: &SessionId, step: &Step, end: &StepEnd) {
-        let state = self.sessions.get(session).and_then(|tracked| {
-            tracked
-                .sandboxes
-                .iter()
-                .max_by_key(|sandbox| sandbox.id.boot)
-                .map(|sandbox| sandbox.state.clone())
-        });
         let (kind, text) = match (step, end) {
             (Step::Start(plan), StepEnd::Done) => {
                 let how = plan
@@ -151,7 +144,7 @@ impl Engine {
                 (NoticeKind::SnapshotUnusable, text)
             }
             (Step::Save { boot, .. }, StepEnd::Done) => (NoticeKind::Saved, format!("boot {boot} is saved")),
-            (Step::Remove { boot, record }, StepEnd::Done) => match state {
+            (Step::Remove { boot, listed, record }, StepEnd::Done) => match listed {
                 None if record.newest_snapshot.as_ref().is_none_or(|newest| newest.boot != *boot) => (
                     NoticeKind::SandboxLost,
                     format!("boot {boot} was lost; the session starts from its newest snapshot"),

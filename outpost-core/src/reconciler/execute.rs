@@ -76,7 +76,7 @@ async fn perform(context: &Context, work: Work) -> Performed {
                 Err(error) => failed(error),
             }
         }
-        Step::Remove { boot, record } => {
+        Step::Remove { boot, record, .. } => {
             let id = SandboxId::new(session.clone(), boot);
             match limited(clock, who, "remove", ports.provider.remove(&id)).await {
                 Ok(Removed::Done) => ended(ledger.put(record).await),

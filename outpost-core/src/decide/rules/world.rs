@@ -201,7 +201,7 @@ impl World {
                 self.snapshots.retain(|known| known.reference != snapshot.reference);
                 self.snapshots.push(snapshot);
             }
-            Step::Remove { boot, record } => {
+            Step::Remove { boot, record, .. } => {
                 self.sandboxes.retain(|sandbox| sandbox.id.boot != *boot);
                 self.record = record.clone();
                 self.recorded = true;

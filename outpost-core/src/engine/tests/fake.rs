@@ -346,7 +346,7 @@ impl Fake {
                 let snapshot = self.snapshot(&session, boot, purpose);
                 performed.stored = self.put(&session, record.with_snapshot(&snapshot));
             }
-            Step::Remove { boot, record } => {
+            Step::Remove { boot, record, .. } => {
                 self.sandboxes.retain(|sandbox| sandbox.id.session != session || sandbox.id.boot != boot);
                 performed.stored = self.put(&session, record);
             }
