@@ -1,7 +1,8 @@
 //! The provider: who may do what when, and the port's answers.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
@@ -151,14 +152,25 @@ impl Inner {
         for name in names_in(&self.layout.snapshots())? {
             let reference = name.strip_suffix(".json").filter(|name| self.layout.owns_reference(name));
             let Some(reference) = reference.and_then(SnapshotRef::new) else { continue };
-            // Deleted since it was seen, when there is none.
-            if let Some(meta) = SnapshotMeta::read(&self.layout.snapshots().join(&name))?
-                && meta.instance == *self.layout.instance()
-            {
-                snapshots.push(meta.listed(reference));
-            }
+            snapshots.extend(self.snapshot(reference)?);
         }
         Ok(snapshots)
+    }
+
+    /// A snapshot of this instance. One whose archive somebody took away or cut is none: it could be restored by nobody,
+    /// and while its sandbox is there it can be taken again.
+    pub(crate) fn snapshot(&self, reference: SnapshotRef) -> Result<Option<Snapshot>, Fault> {
+        let meta = SnapshotMeta::read(&self.layout.sidecar(reference.as_str()))?;
+        let Some(meta) = meta.filter(|meta| meta.instance == *self.layout.instance()) else {
+            return Ok(None);
+        };
+        let archive = self.layout.archive(reference.as_str());
+        let size = match fs::metadata(&archive) {
+            Ok(metadata) => Some(metadata.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Fault::io(format_args!("look at {}", archive.display()), &error)),
+        };
+        Ok((size == Some(meta.size_bytes)).then(|| meta.listed(reference)))
     }
 }
 

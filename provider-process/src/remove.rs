@@ -8,7 +8,7 @@ use outpost_core::model::{SandboxId, SnapshotRef};
 use crate::boot::{BootDir, Mark};
 use crate::ending::end_all;
 use crate::fault::{During as _, Fault, blocking};
-use crate::layout::sync_parent;
+use crate::layout::{Layout, sync_parent};
 use crate::provider::Inner;
 use crate::sweep::{delete_file, delete_tree};
 use crate::tasks::Cancel;
@@ -60,9 +60,33 @@ impl Inner {
         if !self.layout.owns_reference(snapshot.as_str()) {
             return Ok(());
         }
-        let sidecar = self.layout.sidecar(snapshot.as_str());
-        delete_file(&sidecar)?;
-        sync_parent(&sidecar).during(|| "make the deletion durable")?;
-        delete_file(&self.layout.archive(snapshot.as_str()))
+        delete_snapshot_files(&self.layout, snapshot.as_str())
+    }
+}
+
+/// Deletes a snapshot, also one that a save has made only in part: its sidecar may stand, though perhaps not durably, and
+/// must never do so without the archive.
+pub(crate) fn delete_snapshot_files(layout: &Layout, reference: &str) -> Result<(), Fault> {
+    let sidecar = layout.sidecar(reference);
+    delete_file(&sidecar)?;
+    sync_parent(&sidecar).during(|| "make the deletion durable")?;
+    delete_file(&layout.archive(reference))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_is_not_deleted_while_the_file_that_makes_it_a_snapshot_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path().to_owned(), outpost_core::model::InstanceId::new("a").unwrap());
+        layout.prepare().unwrap();
+        fs::write(layout.archive("x"), "").unwrap();
+        // A directory is not deleted as a file is.
+        fs::create_dir(layout.sidecar("x")).unwrap();
+        assert!(delete_snapshot_files(&layout, "x").is_err() && layout.archive("x").exists());
+        fs::remove_dir(layout.sidecar("x")).unwrap();
+        assert!(delete_snapshot_files(&layout, "x").is_ok() && !layout.archive("x").exists());
     }
 }

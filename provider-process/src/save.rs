@@ -15,6 +15,7 @@ use crate::fault::{During as _, Fault, blocking};
 use crate::layout::sync_parent;
 use crate::meta::SnapshotMeta;
 use crate::provider::Inner;
+use crate::remove::delete_snapshot_files;
 use crate::sweep::delete_file;
 use crate::tasks::Cancel;
 
@@ -67,11 +68,10 @@ fn look(inner: &Inner, id: &SandboxId, purpose: SnapshotPurpose) -> Result<Found
 /// The snapshot that was already taken of a boot for a purpose. One whose archive somebody took away or cut does not
 /// count: as long as the sandbox is there it can be taken again.
 fn existing(inner: &Inner, id: &SandboxId, purpose: SnapshotPurpose) -> Result<Option<Snapshot>, Fault> {
-    let reference = inner.layout.reference(id, purpose);
-    let Some(meta) = SnapshotMeta::read(&inner.layout.sidecar(&reference))? else { return Ok(None) };
-    let archive = fs::metadata(inner.layout.archive(&reference));
-    let whole = archive.is_ok_and(|archive| archive.len() == meta.size_bytes);
-    Ok(SnapshotRef::new(reference).filter(|_| whole).map(|reference| meta.listed(reference)))
+    Ok(SnapshotRef::new(inner.layout.reference(id, purpose))
+        .map(|reference| inner.snapshot(reference))
+        .transpose()?
+        .flatten())
 }
 
 fn write(
@@ -85,6 +85,8 @@ fn write(
     let (archive, sidecar) = (inner.layout.archive(&reference), inner.layout.sidecar(&reference));
     let beside = archive.with_extension("zst.part");
     let finish = || {
+        // One is there only when its archive was lost; it must not come to describe another one.
+        delete_file(&sidecar)?;
         let packed =
             pack_to(&beside, &boot.disk(), Path::new(CACHE), inner.settings.compression_threads, cancel)?;
         verify(&beside, &packed, cancel)?;
@@ -111,7 +113,7 @@ fn write(
     };
     let result = finish();
     if result.is_err() {
-        let cleared = delete_file(&beside).and_then(|()| delete_file(&archive));
+        let cleared = delete_file(&beside).and_then(|()| delete_snapshot_files(&inner.layout, &reference));
         if let Err(fault) = cleared {
             tracing::warn!(session = %id.session, "half a snapshot is left behind: {}", fault.message);
         }

@@ -354,6 +354,31 @@ async fn a_snapshot_that_is_lost_or_damaged_is_unusable_and_is_kept() {
 }
 
 #[tokio::test]
+async fn a_snapshot_without_its_whole_archive_is_not_listed_and_is_unusable_to_whoever_names_it() {
+    let desk = Desk::new();
+    let provider = desk.provider();
+    let boot = id("devin-1", 1);
+    start(&provider, desk.spec("devin-1", 1, "exit 0")).await;
+    exited(&provider, &boot).await;
+    let snapshot = save(&provider, &boot).await;
+    let archive = desk.state().join(format!("snapshots/{}.tar.zst", snapshot.reference));
+    let whole = fs::read(&archive).unwrap();
+    for left in [Some(&whole[..whole.len() - 1]), None] {
+        match left {
+            Some(bytes) => fs::write(&archive, bytes).unwrap(),
+            None => fs::remove_file(&archive).unwrap(),
+        }
+        assert!(snapshots(&provider).await.is_empty());
+        let spec = restored(desk.spec("devin-1", 2, "exit 0"), &snapshot);
+        let answer = provider.start(spec).await.unwrap();
+        assert!(matches!(answer, Started::SnapshotUnusable { .. }), "{answer:?}");
+    }
+    let again = save(&provider, &boot).await;
+    assert_eq!(snapshots(&provider).await, [again.reference]);
+    remove(&provider, &boot).await;
+}
+
+#[tokio::test]
 async fn another_sessions_snapshot_is_never_restored() {
     let desk = Desk::new();
     let provider = desk.provider();
