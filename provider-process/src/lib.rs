@@ -10,7 +10,8 @@
 //!   reaches. A network policy cannot be enforced; a session that has one is refused unless
 //!   [`Settings::unenforced_network_policy`] says otherwise.
 //! * **Only its directory is saved**: the worker's home, its working directory with `repos/`, and its state but for its
-//!   download cache. Packages that a session installs elsewhere, running processes, and `TMPDIR` are not.
+//!   download cache. Packages that a session installs elsewhere, running processes, and `TMPDIR` are not; neither are
+//!   files that a session made with `sudo` and that the user who runs Outpost cannot read. A warning names them.
 //! * **No limits** on memory, processor or disk.
 //!
 //! # Example

@@ -11,7 +11,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::attributes::{Record, mtime_record, xattr_records};
 use super::sparse;
-use super::walk::{Found, walk, with_access};
+use super::walk::{Found, Seen, walk, with_access};
 use crate::fault::{During as _, Fault};
 use crate::tasks::Cancel;
 
@@ -60,9 +60,15 @@ pub(super) fn pack<W: Write>(root: &Path, skip: &Path, to: W, cancel: &Cancel) -
         buffer: vec![0; BUFFER_BYTES],
         report: Report::default(),
     };
-    walk(root, skip, |found| {
+    walk(root, skip, |seen| {
         cancel.check()?;
-        packer.add(&found)
+        match seen {
+            Seen::Found(found) => packer.add(&found),
+            Seen::Closed(name) => {
+                packer.report.warn(&name, "cannot be read: what is in it was left out");
+                Ok(())
+            }
+        }
     })?;
     let to = packer.tar.into_inner().during(|| "write the snapshot")?;
     Ok((to, packer.report))
@@ -124,6 +130,12 @@ impl<W: Write> Packer<W> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.links.remove(&key);
                 self.report.warn(&found.name, "vanished while it was saved");
+                return Ok(());
+            }
+            // Another user's, which a session makes with sudo. Failing would keep all else from ever being saved.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.links.remove(&key);
+                self.report.warn(&found.name, "cannot be read and was left out");
                 return Ok(());
             }
             Err(error) => return Err((found.path.clone(), error).into()),
