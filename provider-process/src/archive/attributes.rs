@@ -9,6 +9,8 @@ use std::path::Path;
 
 use filetime::FileTime;
 
+use super::walk::with_access;
+
 const SCHILY: &str = "SCHILY.xattr.";
 const OURS: &str = "OUTPOST.xattr.";
 
@@ -29,20 +31,32 @@ pub(super) fn parse_mtime(value: &str) -> Option<FileTime> {
     Some(FileTime::from_unix_time(secs.parse().ok()?, digits.parse().ok()?))
 }
 
-/// The extended attributes of a file or a directory. A system without them has none.
-pub(super) fn xattr_records(path: &Path) -> io::Result<Vec<Record>> {
+/// The extended attributes of a file or a directory.
+#[derive(Debug, Default)]
+pub(super) struct Attributes {
+    pub(super) records: Vec<Record>,
+    /// The names of those whose value cannot be read.
+    pub(super) unreadable: Vec<OsString>,
+}
+
+/// Reads them. A system without them has none.
+pub(super) fn xattrs(path: &Path) -> io::Result<Attributes> {
     let names = match xattr::list(path) {
         Ok(names) => names,
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(Attributes::default()),
         Err(error) => return Err(error),
     };
-    let mut records = Vec::new();
+    let mut attributes = Attributes::default();
     for name in names {
-        // One that was removed meanwhile, or that only the system may read.
-        let Ok(Some(value)) = xattr::get(path, &name) else { continue };
-        records.push(xattr_record(&name, value));
+        match with_access(path, 0o400, || xattr::get(path, &name)) {
+            Ok(Some(value)) => attributes.records.push(xattr_record(&name, value)),
+            // Removed meanwhile.
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+            Err(_) => attributes.unreadable.push(name),
+        }
     }
-    Ok(records)
+    Ok(attributes)
 }
 
 fn xattr_record(name: &OsStr, value: Vec<u8>) -> Record {
@@ -54,7 +68,7 @@ fn xattr_record(name: &OsStr, value: Vec<u8>) -> Record {
     }
 }
 
-/// Reads what [`xattr_records`] wrote; `None` for other records.
+/// Reads what [`xattrs`] made; `None` for other records.
 pub(super) fn parse_xattr(key: &str, value: &[u8]) -> Option<(OsString, Vec<u8>)> {
     if let Some(name) = key.strip_prefix(SCHILY) {
         return Some((OsString::from(name), value.to_vec()));

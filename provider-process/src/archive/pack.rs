@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tar::{Builder, EntryType, Header};
 
-use super::attributes::{Record, mtime_record, xattr_records};
+use super::attributes::{Record, mtime_record, xattrs};
 use super::sparse;
 use super::walk::{Found, Seen, walk, with_access};
 use crate::fault::{During as _, Fault};
@@ -18,6 +18,9 @@ use crate::tasks::Cancel;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// As many warnings are kept for people; the others are only counted.
 const KEPT_WARNINGS: usize = 20;
+
+/// The name of the entry that holds a long target, as GNU tar has it.
+const LONG_LINK: &[u8] = b"././@LongLink";
 
 /// What was packed.
 #[derive(Debug, Default)]
@@ -87,7 +90,8 @@ impl<W: Write> Packer<W> {
         let kind = found.metadata.file_type();
         if kind.is_dir() {
             let mut header = header(&found.metadata, EntryType::Directory);
-            self.begin(found, &mut header, self::records(found)?)
+            let records = self.records(found);
+            self.begin(found, &mut header, records)
         } else if kind.is_symlink() {
             self.add_symlink(found)
         } else if kind.is_file() {
@@ -148,7 +152,7 @@ impl<W: Write> Packer<W> {
             return Ok(());
         }
         let found = Found { path: found.path.clone(), name: found.name.clone(), metadata };
-        let mut records = self::records(&found)?;
+        let mut records = self.records(&found);
         let mut header = header(&found.metadata, EntryType::Regular);
         let mut written = Written::default();
         match sparse::parts(&file, &found.metadata).map_err(reading)? {
@@ -182,6 +186,24 @@ impl<W: Write> Packer<W> {
             self.report.warn(&found.name, "changed while it was saved");
         }
         Ok(())
+    }
+
+    /// What the header does not hold. Attributes that cannot be read are a warning.
+    fn records(&mut self, found: &Found) -> Vec<Record> {
+        let mut records: Vec<Record> = mtime_record(&found.metadata).into_iter().collect();
+        match xattrs(&found.path) {
+            Ok(attributes) => {
+                records.extend(attributes.records);
+                for name in attributes.unreadable {
+                    self.report.warn(&found.name, &format!("was saved without its attribute {name:?}"));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                self.report.warn(&found.name, &format!("was saved without extended attributes: {error}"));
+            }
+        }
+        records
     }
 
     /// Copies exactly `length` bytes, which the header has promised: zeros for what is no longer there.
@@ -230,11 +252,23 @@ impl<W: Write> Packer<W> {
             .during(|| format!("write {:?} into the snapshot", found.name))
     }
 
+    /// Writes a link's entry with the target as it stands: the crate's `append_link` writes `a//b` as `a/b`.
     fn link(&mut self, found: &Found, header: &mut Header, target: &Path) -> Result<(), Fault> {
-        self.report.entries += 1;
-        self.tar
-            .append_link(header, &found.name, target)
-            .during(|| format!("write {:?} into the snapshot", found.name))
+        let target = target.as_os_str().as_bytes();
+        if header.set_link_name_literal(target).is_err() {
+            // It is too long for the header: GNU's entry for that goes before, and ends with a zero.
+            let mut long = Header::new_gnu();
+            long.as_old_mut().name[..LONG_LINK.len()].copy_from_slice(LONG_LINK);
+            long.set_entry_type(EntryType::GNULongLink);
+            long.set_mode(0o644);
+            long.set_uid(0);
+            long.set_gid(0);
+            long.set_mtime(0);
+            long.set_size(target.len() as u64 + 1);
+            long.set_cksum();
+            self.tar.append(&long, target.chain(&[0][..])).during(|| "write the snapshot")?;
+        }
+        self.begin(found, header, Vec::new())
     }
 
     fn prepend(&mut self, records: Vec<Record>) -> Result<(), Fault> {
@@ -263,16 +297,6 @@ fn header(metadata: &Metadata, kind: EntryType) -> Header {
     header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
     header.set_size(0);
     header
-}
-
-fn records(found: &Found) -> Result<Vec<Record>, Fault> {
-    let mut records: Vec<Record> = mtime_record(&found.metadata).into_iter().collect();
-    match xattr_records(&found.path) {
-        Ok(attributes) => records.extend(attributes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err((found.path.clone(), error).into()),
-    }
-    Ok(records)
 }
 
 /// Opens a file and nothing else: no link, and no pipe that would wait for a writer.

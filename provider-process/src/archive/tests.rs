@@ -302,6 +302,52 @@ fn extended_attributes_come_back_where_the_file_system_has_them() {
 }
 
 #[test]
+fn the_target_of_a_link_comes_back_as_it_stands() {
+    let bench = Bench::new();
+    let long = format!("{}//./b/", "a".repeat(120));
+    let targets =
+        ["a//b", "./a", "a/./b/", "/", "..", &"x".repeat(99), &"x".repeat(100), &"x".repeat(101), &long];
+    for (n, target) in targets.iter().enumerate() {
+        symlink(target, bench.tree().join(n.to_string())).unwrap();
+    }
+    let (_, restored) = bench.pack_and_unpack();
+    for (n, target) in targets.iter().enumerate() {
+        // Paths are compared without regard to doubled slashes.
+        let back = fs::read_link(restored.join(n.to_string())).unwrap();
+        assert_eq!(back.as_os_str(), OsStr::new(target));
+    }
+}
+
+#[test]
+fn attributes_of_what_may_not_be_read_are_saved_and_those_that_cannot_be_are_a_warning() {
+    let test = "attributes_of_what_may_not_be_read_are_saved_and_those_that_cannot_be_are_a_warning";
+    let prepare = |bench: &Bench| {
+        let foreign = bench.tree().join("dir/foreign");
+        fs::create_dir_all(&foreign).unwrap();
+        let _ = xattr::set(&foreign, "user.outpost", b"value");
+        fs::set_permissions(&foreign, Permissions::from_mode(0o711)).unwrap();
+    };
+    let play = |bench: &Bench| {
+        let own = bench.tree().join("own");
+        fs::write(&own, "").unwrap();
+        if let Err(error) = xattr::set(&own, "user.outpost", b"value") {
+            println!("skipped: the file system has no extended attributes: {error}");
+            return;
+        }
+        fs::set_permissions(&own, Permissions::from_mode(0)).unwrap();
+        let (packed, restored) = bench.pack_and_unpack();
+        // Only when root has made it can it not be opened up.
+        let is_foreign = fs::metadata(bench.tree().join("dir/foreign")).unwrap().uid() == 0;
+        let warning = "\"dir/foreign\" was saved without its attribute \"user.outpost\"";
+        assert_eq!(packed.warnings.iter().any(|it| it == warning), is_foreign, "{:?}", packed.warnings);
+        fs::set_permissions(restored.join("own"), Permissions::from_mode(0o600)).unwrap();
+        let got = xattr::get(restored.join("own"), "user.outpost").unwrap();
+        assert_eq!(got.as_deref(), Some(&b"value"[..]));
+    };
+    as_plain_user(test, prepare, play);
+}
+
+#[test]
 fn owners_come_back_where_that_is_allowed() {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: only root may give files away");
