@@ -1,8 +1,10 @@
 //! The worker's executable: downloaded, its SHA-256 checked before it can be run, kept.
 
+mod files;
+mod flights;
 mod shelf;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,16 +12,25 @@ use outpost_core::model::WorkerProgram;
 use outpost_core::ports::{Clock, Error, ErrorKind, WorkerPrograms};
 use serde_json::Value;
 
-use self::shelf::{NEWEST_FOR, Newest, OPERATION, Shelf, is_there};
+use self::files::checksum;
+use self::shelf::{OPERATION, Release, Shelf, Sum};
 use crate::fault;
 use crate::queue::json;
 use crate::transport::Transport;
-use crate::url::BaseUrl;
+use crate::url::{BaseUrl, Hosts};
 
 /// `devin-remote`, by commit: `latest_<suffix>`, `devin-remote_<sha>_<suffix>` and its `.sha256`.
+///
+/// Finding one needs a tokio runtime. A download goes on when the call that began it is dropped, and ends with this value.
 #[derive(Debug)]
 pub struct RemotePrograms {
     shelf: Shelf,
+    served: Remote,
+}
+
+/// Where `devin-remote` for one platform is served.
+#[derive(Debug, Clone)]
+struct Remote {
     base: BaseUrl,
     suffix: &'static str,
 }
@@ -44,62 +55,58 @@ impl RemotePrograms {
                 return Err(Error::new(ErrorKind::Unsupported, fault::WHO, OPERATION, what));
             }
         };
-        Ok(Self { shelf: Shelf::new(directory.into(), transport, clock), base, suffix })
+        let shelf = Shelf::new(directory.into(), transport, clock);
+        Ok(Self { shelf, served: Remote { base, suffix } })
     }
+}
 
+impl Remote {
     fn url(&self, file: &str) -> Result<String, Error> {
         self.base.join(&[file]).ok_or_else(|| fault::nonsense(OPERATION, "there can be no such file"))
     }
 
-    async fn latest(&self, newest: &mut Newest) -> Result<String, Error> {
-        let file = format!("latest_{}", self.suffix);
-        let now = self.shelf.client.clock().now();
-        if let Some((at, sha)) = newest.get(&file)
-            && now.duration_since(*at) < NEWEST_FOR.try_into().unwrap_or_default()
-        {
-            return Ok(sha.clone());
-        }
-        let text = self.shelf.text(self.url(&file)?).await?;
-        let sha = text.trim().to_owned();
-        check_version(&sha)?;
-        newest.insert(file, (now, sha.clone()));
-        Ok(sha)
+    fn release(&self, sha: &str) -> Result<Release, Error> {
+        check_version(sha)?;
+        let name = format!("devin-remote_{sha}_{}", self.suffix);
+        Ok(Release {
+            version: sha.to_owned(),
+            url: self.url(&name)?,
+            sha256: Sum::At(self.url(&format!("{name}.sha256"))?),
+            name,
+        })
     }
 }
 
 #[async_trait]
 impl WorkerPrograms for RemotePrograms {
     async fn resolve(&self, pinned: Option<&str>) -> Result<WorkerProgram, Error> {
-        let mut newest = self.shelf.busy.lock().await;
-        let sha = match pinned {
-            Some(sha) => sha.to_owned(),
-            None => self.latest(&mut newest).await?,
-        };
-        check_version(&sha)?;
-        let name = format!("devin-remote_{sha}_{}", self.suffix);
-        let path = self.shelf.directory.join(&name);
-        if !is_there(&path).await {
-            let sums = self.shelf.text(self.url(&format!("{name}.sha256"))?).await?;
-            let expected = checksum(&sums)?;
-            self.shelf.download(self.url(&name)?, &path, &expected).await?;
+        if let Some(sha) = pinned {
+            return self.shelf.have(self.served.release(sha)?).await;
         }
-        Ok(WorkerProgram::File { path, version: sha })
+        let served = self.served.clone();
+        let ask = |shelf: Arc<shelf::Inner>| async move {
+            let sha = shelf.text(served.url(&format!("latest_{}", served.suffix))?).await?;
+            served.release(sha.trim())
+        };
+        self.shelf.newest(ask).await
     }
 }
 
 /// The Devin CLI, by its manifest: per platform `url` and `sha256`.
+///
+/// Finding one needs a tokio runtime. A download goes on when the call that began it is dropped, and ends with this value.
 #[derive(Debug)]
 pub struct CliPrograms {
     shelf: Shelf,
     manifest_url: String,
-    hosts: crate::url::Hosts,
+    hosts: Hosts,
 }
 
 impl CliPrograms {
     /// The Devin CLI for this machine's platform, kept in `directory`.
     pub fn new(
         manifest: &BaseUrl,
-        hosts: crate::url::Hosts,
+        hosts: Hosts,
         directory: impl Into<PathBuf>,
         transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>,
@@ -113,31 +120,19 @@ impl CliPrograms {
 impl WorkerPrograms for CliPrograms {
     /// A session pins `devin-remote`, not the CLI, which is told which one to fetch.
     async fn resolve(&self, _pinned: Option<&str>) -> Result<WorkerProgram, Error> {
-        let mut newest = self.shelf.busy.lock().await;
-        let now = self.shelf.client.clock().now();
-        if let Some((at, path)) = newest.get("cli")
-            && now.duration_since(*at) < NEWEST_FOR.try_into().unwrap_or_default()
-            && is_there(Path::new(path)).await
-        {
-            let path = PathBuf::from(path);
-            return Ok(WorkerProgram::File { version: version_of(&path), path });
-        }
-        let manifest = json(OPERATION, self.shelf.text(self.manifest_url.clone()).await?.as_bytes())?;
-        let (url, sha256) = entry(&manifest)?;
-        let url = BaseUrl::parse(&url, self.hosts)
-            .map_err(|error| fault::nonsense(OPERATION, error.to_string()))?;
-        let expected = checksum(&sha256)?;
-        let path = self.shelf.directory.join(format!("devin_{}", &expected[..12]));
-        if !is_there(&path).await {
-            self.shelf.download(url.as_url(), &path, &expected).await?;
-        }
-        newest.insert("cli".into(), (now, path.to_string_lossy().into_owned()));
-        Ok(WorkerProgram::File { version: version_of(&path), path })
+        let (manifest_url, hosts) = (self.manifest_url.clone(), self.hosts);
+        let ask = |shelf: Arc<shelf::Inner>| async move {
+            let manifest = json(OPERATION, shelf.text(manifest_url).await?.as_bytes())?;
+            let (url, sha256) = entry(&manifest)?;
+            let url = BaseUrl::parse(&url, hosts)
+                .map_err(|error| fault::nonsense(OPERATION, error.to_string()))?
+                .as_url();
+            let sha256 = checksum(&sha256)?;
+            let name = format!("devin_{}", &sha256[..12]);
+            Ok(Release { version: name.clone(), name, url, sha256: Sum::Known(sha256) })
+        };
+        self.shelf.newest(ask).await
     }
-}
-
-fn version_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// This platform's `url` and `sha256`, wherever in the manifest an entry for it stands.
@@ -162,13 +157,4 @@ fn check_version(text: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(fault::nonsense(OPERATION, "the version is not one: letters, digits, dots and dashes only"))
-}
-
-/// The digits of `<hex>` or `<hex>  <file>`.
-fn checksum(text: &str) -> Result<String, Error> {
-    let hex = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-    if hex.len() == 64 && hex.chars().all(|c| c.is_ascii_hexdigit()) {
-        return Ok(hex);
-    }
-    Err(fault::nonsense(OPERATION, "what was published as the SHA-256 is none"))
 }

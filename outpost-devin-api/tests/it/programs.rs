@@ -3,14 +3,22 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Request, Response};
 use outpost_core::model::WorkerProgram;
 use outpost_core::ports::{ErrorKind, WorkerPrograms as _};
-use outpost_devin_api::{BaseUrl, CliPrograms, Hosts, RemotePrograms, TowerTransport};
+use outpost_devin_api::{
+    BaseUrl, Body, CliPrograms, Hosts, RemotePrograms, TowerTransport, Transport, TransportError,
+};
 use outpost_sim::control::{Checksums, ControlExt as _};
 use outpost_sim::fault::{Endpoint, Fault, FaultRule};
 use outpost_sim::publish::{DEFAULT_SHA, Publication};
 use outpost_sim::{Sim, SimOptions};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::simulated::Paused;
 
@@ -21,10 +29,56 @@ fn sim() -> Sim {
 }
 
 fn remote(sim: &Sim, directory: &Path) -> RemotePrograms {
+    remote_over(statics(sim), directory)
+}
+
+fn remote_over(transport: Arc<dyn Transport>, directory: &Path) -> RemotePrograms {
     let base = BaseUrl::parse("http://localhost/devin-rs/remote/", Hosts::Devin).unwrap();
-    let transport = Arc::new(TowerTransport::new(sim.static_router()));
     RemotePrograms::new(base, directory, transport, Arc::new(Paused::new())).unwrap()
 }
+
+fn statics(sim: &Sim) -> Arc<dyn Transport> {
+    Arc::new(TowerTransport::new(sim.static_router()))
+}
+
+/// Keeps whoever asks for an address with `part` in it waiting until it is let go.
+#[derive(Debug)]
+struct Held {
+    inner: Arc<dyn Transport>,
+    part: &'static str,
+    asked: Semaphore,
+    let_go: Semaphore,
+}
+
+impl Held {
+    fn new(sim: &Sim, part: &'static str) -> Arc<Self> {
+        let (asked, let_go) = (Semaphore::new(0), Semaphore::new(0));
+        Arc::new(Self { inner: statics(sim), part, asked, let_go })
+    }
+}
+
+#[async_trait]
+impl Transport for Held {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, TransportError> {
+        if request.uri().path().contains(self.part) {
+            self.asked.add_permits(1);
+            self.let_go.acquire().await.unwrap().forget();
+        }
+        self.inner.send(request).await
+    }
+}
+
+/// What is in a directory, in order.
+fn names(directory: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(directory).into_iter().flatten();
+    let mut names: Vec<_> =
+        files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
 
 fn file(program: WorkerProgram) -> (std::path::PathBuf, String) {
     match program {
@@ -96,6 +150,77 @@ async fn two_sessions_that_want_the_same_download_it_once() {
     let (first, second) = futures::join!(programs.resolve(None), programs.resolve(None));
     assert_eq!(first.unwrap(), second.unwrap());
     assert_eq!(sim.count(Endpoint::Static).unwrap(), 3, "latest, checksum, file");
+}
+
+// invariant 10
+#[tokio::test]
+async fn a_version_that_does_not_come_delays_nobody_who_wants_another() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    let held = Held::new(&sim, "0ddba11c0de0");
+    let programs = remote_over(Arc::clone(&held) as _, directory.path());
+    let here = programs.resolve(Some(DEFAULT_SHA)).await.unwrap();
+    let slow = programs.resolve(Some("0ddba11c0de0"));
+    let others = async {
+        held.asked.acquire().await.unwrap().forget();
+        for pinned in [Some(DEFAULT_SHA), None, None] {
+            let found = timeout(SOON, programs.resolve(pinned)).await.expect("it waits for nobody");
+            assert_eq!(found.unwrap(), here, "{pinned:?}");
+        }
+        held.let_go.add_permits(10);
+    };
+    let (slow, ()) = futures::join!(slow, others);
+    assert_eq!(file(slow.unwrap()).1, "0ddba11c0de0", "it came when it could");
+}
+
+#[tokio::test]
+async fn a_download_goes_on_when_whoever_wanted_it_has_given_up() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    let held = Held::new(&sim, "0ddba11c0de0");
+    let programs = remote_over(Arc::clone(&held) as _, directory.path());
+    for _ in 0..3 {
+        let given_up = timeout(Duration::from_millis(20), programs.resolve(Some("0ddba11c0de0"))).await;
+        assert!(given_up.is_err(), "{given_up:?}");
+    }
+    held.let_go.add_permits(10);
+    let there = async {
+        while !names(directory.path()).iter().any(|name| !name.ends_with(".part")) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, there).await.expect("nobody waits, and it comes");
+    let calls = sim.count(Endpoint::Static).unwrap();
+    programs.resolve(Some("0ddba11c0de0")).await.unwrap();
+    assert_eq!((calls, sim.count(Endpoint::Static).unwrap()), (2, 2), "the checksum and the file, once");
+}
+
+#[tokio::test]
+async fn everybody_who_waits_for_a_download_hears_why_it_failed() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    sim.add_fault(FaultRule::once(Endpoint::Static, Fault::rate_limited(Duration::from_secs(7)))).unwrap();
+    let programs = remote(&sim, directory.path());
+    let (first, second) = futures::join!(programs.resolve(None), programs.resolve(None));
+    for error in [first.unwrap_err(), second.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+        assert!(error.to_string().starts_with("devin: download the worker: 429"), "{error}");
+    }
+    assert!(programs.resolve(None).await.is_ok(), "the next who asks begins anew");
+}
+
+#[tokio::test]
+async fn nothing_goes_on_when_the_programs_are_dropped() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    let held = Held::new(&sim, "0ddba11c0de0");
+    let programs = remote_over(Arc::clone(&held) as _, directory.path());
+    let _ = timeout(Duration::from_millis(20), programs.resolve(Some("0ddba11c0de0"))).await;
+    assert!(Arc::strong_count(&held) > 1);
+    drop(programs);
+    let ended = async {
+        while Arc::strong_count(&held) > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, ended).await.expect("the task has let go of what it used");
 }
 
 #[tokio::test]
