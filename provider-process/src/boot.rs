@@ -114,9 +114,11 @@ impl BootDir {
     pub(crate) fn marks(&self) -> Result<Marks, Fault> {
         let same_machine_boot = self.meta.machine_boot == machine_boot();
         let known = |file| Ok::<_, Fault>(self.recorded(file)?.filter(|_| same_machine_boot));
+        // A worker whose end is written down is dead, whoever has its number now.
+        let ended = self.exit_code()?.is_some();
         Ok(Marks {
             supervisor: known("supervisor")?,
-            worker: known("worker")?,
+            worker: known("worker")?.filter(|worker| worker.is_certain() || !ended),
             tmp: self.tmp.clone(),
             dir: self.dir.clone(),
         })
@@ -146,12 +148,16 @@ impl BootDir {
         if !self.has(Mark::Launched)? {
             return Ok(SandboxState::Starting);
         }
+        // Whatever the worker's number says: it may have passed to another process.
+        if let Some(code) = self.exit_code()? {
+            return Ok(SandboxState::Exited { code: Some(code) });
+        }
         let marks = self.marks()?;
         if marks.worker.as_ref().is_some_and(Recorded::is_alive) {
             return Ok(SandboxState::Running);
         }
         let supervised = marks.supervisor.as_ref().is_some_and(Recorded::is_alive);
-        // Read after the look at the processes: a supervisor writes it down before it goes.
+        // Again after the look at the processes: a supervisor writes it down before it goes.
         if let Some(code) = self.exit_code()? {
             return Ok(SandboxState::Exited { code: Some(code) });
         }

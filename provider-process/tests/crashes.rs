@@ -122,6 +122,38 @@ async fn a_recycled_number_is_neither_taken_for_the_worker_nor_killed() {
 }
 
 #[tokio::test]
+async fn a_worker_whose_end_is_written_down_is_dead_whoever_has_its_number() {
+    let desk = Desk::new();
+    let provider = desk.provider();
+    let boot = id("devin-1", 1);
+    start(&provider, desk.spec("devin-1", 1, IDLE)).await;
+    fs::write(desk.run("devin-1").join("exit"), "boot-1 7 1\n").unwrap();
+    assert_eq!(state_of(&provider, &boot).await, Some(SandboxState::Exited { code: Some(7) }));
+    // What lives all the same is ended before anything is made of that.
+    save(&provider, &boot).await;
+    assert_eq!(desk.processes(), [] as [i32; 0]);
+    remove(&provider, &boot).await;
+}
+
+#[tokio::test]
+async fn a_persons_shell_in_a_sandbox_is_not_ended_with_it() {
+    let desk = Desk::new();
+    let provider = desk.provider();
+    let boot = id("devin-1", 1);
+    start(&provider, desk.spec("devin-1", 1, IDLE)).await;
+    let shell = std::process::Command::new("sh")
+        .args(["-c", "while :; do sleep 0.1; done"])
+        .env("HOME", "/")
+        .current_dir(desk.workspace("devin-1"))
+        .spawn();
+    let mut shell = Stranger(shell.unwrap());
+    stop(&provider, &boot, Duration::ZERO).await;
+    save(&provider, &boot).await;
+    remove(&provider, &boot).await;
+    assert!(shell.0.try_wait().unwrap().is_none(), "a person's shell was killed");
+}
+
+#[tokio::test]
 async fn numbers_from_before_the_machine_was_started_anew_are_nobody() {
     let desk = Desk::new();
     let provider = desk.provider();

@@ -1,6 +1,7 @@
 //! Processes as `/proc` shows them.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -53,13 +54,19 @@ pub(super) fn all(marks: &Marks) -> Result<Vec<Process>, Fault> {
 }
 
 fn is_marked(process: &process::Process, marks: &Marks) -> bool {
-    let within = |path: &Path| path.starts_with(&marks.dir) || path.starts_with(&marks.tmp);
     // Neither can be read of another user's processes, which are none of ours.
-    process.cwd().is_ok_and(|cwd| within(&cwd))
-        || process.environ().is_ok_and(|env| {
-            let names = ["TMPDIR", "HOME", "DEVIN_REMOTE_STATE_DIR", "DEVIN_WORKER_CACHE_DIR"];
-            names.iter().any(|name| env.get(OsStr::new(name)).is_some_and(|value| within(Path::new(value))))
-        })
+    let Ok(environment) = process.environ() else { return false };
+    shows(&environment, process.cwd().ok().as_deref(), marks)
+}
+
+/// Whether a process shows by its environment, or by where it works, that it is the sandbox's.
+fn shows(environment: &HashMap<OsString, OsString>, cwd: Option<&Path>, marks: &Marks) -> bool {
+    let within = |path: &Path| path.starts_with(&marks.dir) || path.starts_with(&marks.tmp);
+    let names = ["TMPDIR", "HOME", "DEVIN_REMOTE_STATE_DIR", "DEVIN_WORKER_CACHE_DIR"];
+    let value = |name: &str| environment.get(OsStr::new(name)).map(Path::new);
+    // While a program is being started its environment is seen empty, whoever's it is.
+    let cleared = value("HOME").is_none() && !environment.is_empty();
+    names.iter().any(|name| value(name).is_some_and(within)) || (cleared && cwd.is_some_and(within))
 }
 
 /// Signals a process through a handle, so that the number cannot pass to another process between the look and the
@@ -77,4 +84,31 @@ pub(super) fn send(process: &Process, signal: Signal) -> Result<(), Errno> {
         _ => return Err(Errno::EINVAL),
     };
     pidfd_send_signal(handle, signal).map_err(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_environment_and_by_its_place_only_when_it_has_no_home() {
+        let marks = Marks { supervisor: None, worker: None, tmp: "/t".into(), dir: "/d".into() };
+        let table: [(&[(&str, &str)], &str, bool); 10] = [
+            (&[("TMPDIR", "/t")], "/", true),
+            (&[("TMPDIR", "/tmp"), ("HOME", "/d/disk/home")], "/", true),
+            (&[("DEVIN_REMOTE_STATE_DIR", "/d/disk/state"), ("HOME", "/root")], "/", true),
+            (&[("PATH", "/bin")], "/d/disk", true),
+            (&[("PATH", "/bin")], "/t", true),
+            // A person's shell, and Outpost.
+            (&[("PATH", "/bin"), ("HOME", "/home/person")], "/d/disk/workspace", false),
+            (&[("HOME", "/home/person"), ("TMPDIR", "/tmp")], "/t", false),
+            (&[], "/d", false),
+            (&[("TMPDIR", "/t2"), ("HOME", "/d2")], "/d3", false),
+            (&[("PATH", "/d/bin")], "/", false),
+        ];
+        for (variables, cwd, expected) in table {
+            let environment = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            assert_eq!(shows(&environment, Some(Path::new(cwd)), &marks), expected, "{variables:?} in {cwd}");
+        }
+    }
 }

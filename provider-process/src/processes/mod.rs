@@ -1,9 +1,17 @@
 //! Which processes of this machine belong to a sandbox, and the ending of them.
 //!
-//! A process is taken for a sandbox's when it is in the process group or session of its worker or supervisor, when its
-//! environment has the boot's `TMPDIR` or (Linux only) a home or state directory in the sandbox, when its working
-//! directory lies there (Linux only), or when its parent is one of those. A number alone never counts: it goes together with the time at which its process started, so that
-//! a recycled number is nobody.
+//! A process is taken for a sandbox's when one of these holds:
+//!
+//! * it is the worker or the supervisor, or in the group or session that the worker or supervisor leads;
+//! * its environment has the boot's `TMPDIR` or (Linux only) a home or state directory in the sandbox;
+//! * its working directory lies in the sandbox and its environment names no `HOME` (Linux only): a process of the
+//!   session's that was started with a cleared environment. A person's shell that stands in the sandbox, an editor, or
+//!   Outpost itself have a `HOME`, which lies elsewhere, and are let alone;
+//! * its parent is one of those. Outpost's own process is nobody's, and so is nobody through it.
+//!
+//! A number alone never counts: it goes together with the time at which its process started, so that a recycled number is
+//! nobody. A leader that has died leaves only the number of its group, which may have passed to another group whose
+//! leader has died too: so it counts as long as a process in it carries a mark, for then it was never free.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -36,7 +44,7 @@ pub(crate) struct Process {
     pub(crate) session: i32,
     /// As the supervisor writes it down.
     pub(crate) started: String,
-    /// Its environment or its working directory shows that it belongs to the sandbox.
+    /// It itself shows that it belongs to the sandbox: by its environment, or by its working directory.
     pub(crate) marked: bool,
 }
 
@@ -61,8 +69,13 @@ impl Recorded {
     }
 
     fn matches(&self, started: &str) -> bool {
-        // `-`: the supervisor's system had no way to tell.
-        self.started == "-" || self.started == started
+        self.started == started || !self.is_certain() && !cfg!(target_os = "linux")
+    }
+
+    /// Whether it is written down when it started, and not `-`: the supervisor's system could not tell, which on Linux it
+    /// always can.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.started != "-"
     }
 }
 
@@ -98,11 +111,17 @@ pub(crate) fn members(marks: &Marks) -> Result<Members, Fault> {
 }
 
 /// Picks a sandbox's processes out of all.
-fn select(all: Vec<Process>, marks: &Marks, own_pid: i32) -> Members {
-    // A group's number cannot be given to a new process while the group has members. So when a process of that number
-    // exists and started at another time, the group that we knew is gone and this one is somebody else's.
+fn select(mut all: Vec<Process>, marks: &Marks, own_pid: i32) -> Members {
+    // Before anything is concluded from parents: every supervisor that was started by this process is its child.
+    all.retain(|p| p.pid != own_pid);
     let valid = |recorded: &Recorded| {
-        all.iter().find(|p| p.pid == recorded.pid).is_none_or(|p| recorded.matches(&p.started))
+        let leads = |p: &Process| p.group == recorded.pid || p.session == recorded.pid;
+        match all.iter().find(|p| p.pid == recorded.pid) {
+            // A group's number cannot be given to a new process while the group has members. So when a process of that
+            // number exists and started at another time, the group that we knew is gone and this one is somebody else's.
+            Some(p) => recorded.matches(&p.started),
+            None => all.iter().any(|p| p.marked && leads(p)),
+        }
     };
     let leader = marks.worker.as_ref().filter(|it| valid(it)).map(|it| it.pid);
     let supervisor = marks.supervisor.as_ref().filter(|it| valid(it)).map(|it| it.pid);
@@ -120,7 +139,6 @@ fn select(all: Vec<Process>, marks: &Marks, own_pid: i32) -> Members {
             break;
         }
     }
-    known.remove(&own_pid);
 
     let (supervising, working) = all
         .into_iter()
@@ -164,8 +182,7 @@ mod tests {
 
     #[test]
     fn group_session_marks_and_children_are_found_and_nobody_else() {
-        let mut stray = process(40, 1, 40, 40);
-        stray.marked = true;
+        let stray = marked(process(40, 1, 40, 40));
         let all = vec![
             process(1, 0, 1, 1),
             process(10, 1, 10, 5),
@@ -189,16 +206,45 @@ mod tests {
         assert!(members.is_empty(), "{members:?}");
     }
 
-    #[test]
-    fn a_group_whose_leader_is_dead_is_still_ours() {
-        let members = select(vec![process(21, 1, 20, 20)], &marks((20, "s20")), 50);
-        assert_eq!(pids(&members.working), [21]);
+    fn marked(process: Process) -> Process {
+        Process { marked: true, ..process }
     }
 
     #[test]
-    fn this_process_never_counts_though_it_works_in_the_directory() {
-        let mut own = process(50, 1, 50, 50);
-        own.marked = true;
-        assert!(select(vec![own], &marks((20, "s20")), 50).is_empty());
+    fn a_group_whose_leader_is_dead_is_ours_while_one_in_it_is_marked() {
+        let all = vec![marked(process(21, 1, 20, 20)), process(22, 1, 20, 20), process(23, 22, 23, 23)];
+        let members = select(all, &marks((20, "s20")), 50);
+        assert_eq!(pids(&members.working), [21, 22, 23]);
+    }
+
+    #[test]
+    fn a_group_whose_leader_is_dead_and_in_which_nobody_is_marked_may_be_anybodys() {
+        let all = vec![process(21, 1, 20, 20), process(22, 21, 22, 20), process(11, 1, 10, 5)];
+        let members = select(all, &marks((20, "s20")), 50);
+        assert!(members.is_empty(), "{members:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_start_that_is_not_known_matches_nobody() {
+        let members = select(vec![process(20, 1, 20, 20), process(21, 20, 20, 20)], &marks((20, "-")), 50);
+        assert!(members.is_empty(), "{members:?}");
+        let own = Recorded { pid: i32::try_from(std::process::id()).unwrap(), started: "-".into() };
+        assert!(!own.is_alive());
+    }
+
+    #[test]
+    fn neither_this_process_nor_what_it_started_counts_because_it_works_in_the_directory() {
+        let all = vec![
+            marked(process(50, 1, 50, 50)),
+            // Another sandbox's supervisor and worker.
+            process(60, 50, 60, 50),
+            process(61, 60, 61, 61),
+            process(10, 50, 10, 50),
+            process(20, 10, 20, 20),
+        ];
+        let members = select(all, &marks((20, "s20")), 50);
+        assert_eq!(pids(&members.supervising), [10]);
+        assert_eq!(pids(&members.working), [20]);
     }
 }
