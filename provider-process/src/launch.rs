@@ -69,6 +69,8 @@ pub(crate) async fn launch(
         .env_clear()
         .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", settings.path))
         .env("OUTPOST_SHELL", &settings.shell)
+        // So that it and its helpers are found before, and without, what it writes down.
+        .env("TMPDIR", &boot.tmp)
         .current_dir(boot.run())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::time::Duration;
 
-use outpost_core::model::{SandboxState, WorkerEnding};
+use outpost_core::model::{SandboxState, WorkerEnding, WorkerProgram};
 use outpost_core::ports::{ErrorKind, SandboxProvider as _, Saving, Started};
 use support::{
     BOUND, Desk, exited, id, kill, remove, restored, save, snapshots, start, state_of, stop, try_save, until,
@@ -133,6 +133,24 @@ async fn a_worker_whose_end_is_written_down_is_dead_whoever_has_its_number() {
     save(&provider, &boot).await;
     assert_eq!(desk.processes(), [] as [i32; 0]);
     remove(&provider, &boot).await;
+}
+
+#[tokio::test]
+async fn a_supervisor_that_wrote_nothing_down_and_works_elsewhere_is_found() {
+    let desk = Desk::new();
+    let note = desk.state().with_file_name("number");
+    let shell = format!("echo $$ >{}; cd /; exec sleep 1000", note.display());
+    let WorkerProgram::File { path, .. } = desk.script(&shell) else { unreachable!() };
+    let change = |settings: &mut outpost_provider_process::Settings| {
+        settings.shell = path;
+        settings.launch_timeout = Duration::from_secs(1);
+    };
+    let provider = desk.builder().with(change).build().unwrap();
+    provider.start(desk.spec("devin-1", 1, "exit 0")).await.unwrap_err();
+    let number = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
+    let program = support::command_line(number);
+    support::kill_if_there(number);
+    assert_eq!(program, [] as [&str; 0], "it lives");
 }
 
 #[tokio::test]
