@@ -1,9 +1,10 @@
 //! Files from a server, their SHA-256 checked before they can be run.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -25,16 +26,21 @@ const STALLED: Duration = Duration::from_secs(60);
 /// After so long a download that drips is given up.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// How the names of files end that are not whole.
+const PART: &str = ".part";
+
 /// Whoever serves files.
 #[derive(Debug)]
 pub(super) struct Files {
     client: Client,
+    /// How many were begun.
+    downloads: AtomicU64,
 }
 
 impl Files {
     pub(super) fn new(transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
         // The token is for the queue.
-        Self { client: Client::new(transport, clock, None) }
+        Self { client: Client::new(transport, clock, None), downloads: AtomicU64::new(0) }
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {
@@ -64,21 +70,13 @@ impl Files {
         if let Some(directory) = path.parent() {
             tokio::fs::create_dir_all(directory).await.map_err(|error| disk(directory, error))?;
         }
-        let beside = path.with_extension(format!("{}.part", std::process::id()));
-        let fetch = pin!(self.fetch(url, &beside, expected));
-        let fetched = match select(fetch, self.clock().sleep(LONGEST)).await {
-            Either::Left((fetched, _)) => fetched,
-            Either::Right(_) => Err(slow("it was not done within an hour")),
-        };
-        let done = match fetched {
-            Ok(()) => tokio::fs::rename(&beside, path).await.map_err(|error| disk(path, error)),
-            Err(error) => Err(error),
-        };
-        if done.is_err() {
-            // What is left of it is in nobody's way.
-            let _ = tokio::fs::remove_file(&beside).await;
+        let beside = Beside::of(path, self.downloads.fetch_add(1, Ordering::Relaxed));
+        let fetch = pin!(self.fetch(url, &beside.0, expected));
+        match select(fetch, self.clock().sleep(LONGEST)).await {
+            Either::Left((fetched, _)) => fetched?,
+            Either::Right(_) => return Err(slow("it was not done within an hour")),
         }
-        done
+        tokio::fs::rename(&beside.0, path).await.map_err(|error| disk(path, error))
     }
 
     async fn fetch(&self, url: String, beside: &Path, expected: &str) -> Result<(), Error> {
@@ -121,27 +119,59 @@ impl Files {
             return Err(fault::nonsense(OPERATION, what));
         }
         file.flush().await.map_err(|error| disk(beside, error))?;
-        file.sync_all().await.map_err(|error| disk(beside, error))?;
-        drop(file);
-        make_executable(beside).await.map_err(|error| disk(beside, error))
+        make_executable(&file).await.map_err(|error| disk(beside, error))?;
+        // Afterwards: what is in place after a loss of power can be run.
+        file.sync_all().await.map_err(|error| disk(beside, error))
+    }
+}
+
+/// A file that is not whole yet: gone with this value, unless it was renamed.
+struct Beside(PathBuf);
+
+impl Beside {
+    /// A name beside `path` that nobody else writes to: of two writers one would rename what the other has not finished.
+    fn of(path: &Path, number: u64) -> Self {
+        let mut beside = path.to_owned().into_os_string();
+        beside.push(format!(".{}-{number}{PART}", std::process::id()));
+        Self(beside.into())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It is in nobody's way, and the next process sweeps it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Removes what processes that were killed left of downloads.
+pub(super) fn sweep(directory: &Path) {
+    let Ok(files) = std::fs::read_dir(directory) else { return };
+    for file in files.filter_map(Result::ok) {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("devin") && name.ends_with(PART) {
+            let _ = std::fs::remove_file(file.path());
+        }
     }
 }
 
 async fn create(path: &Path) -> io::Result<tokio::fs::File> {
     let mut options = tokio::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     options.mode(0o600);
     options.open(path).await
 }
 
-async fn make_executable(path: &Path) -> io::Result<()> {
+/// Nobody is to write to it again.
+async fn make_executable(file: &tokio::fs::File) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        tokio::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).await?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o555)).await?;
     }
-    let _ = path;
+    let _ = file;
     Ok(())
 }
 

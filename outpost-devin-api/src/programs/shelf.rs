@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use outpost_core::model::WorkerProgram;
 use outpost_core::ports::{Clock, Error};
 
-use super::files::{Files, checksum, is_there};
+use super::files::{Files, checksum, is_there, sweep};
 use super::flights::Flights;
 use crate::transport::Transport;
 
@@ -62,6 +62,7 @@ pub(super) enum Sum {
 
 impl Shelf {
     pub(super) fn new(directory: PathBuf, transport: Arc<dyn Transport>, clock: Arc<dyn Clock>) -> Self {
+        sweep(&directory);
         let files = Files::new(transport, clock);
         Self(Arc::new(Inner { files, directory, flights: Flights::default(), newest: Mutex::default() }))
     }

@@ -93,7 +93,7 @@ async fn the_newest_is_downloaded_checked_made_executable_and_kept() {
     let programs = remote(&sim, directory.path());
     let (path, version) = file(programs.resolve(None).await.unwrap());
     assert_eq!(version, DEFAULT_SHA);
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o555);
     let calls = sim.count(Endpoint::Static).unwrap();
     assert_eq!(file(programs.resolve(None).await.unwrap()).0, path);
     assert_eq!(sim.count(Endpoint::Static).unwrap(), calls, "it is asked for once");
@@ -221,6 +221,32 @@ async fn nothing_goes_on_when_the_programs_are_dropped() {
         }
     };
     timeout(SOON, ended).await.expect("the task has let go of what it used");
+}
+
+#[tokio::test]
+async fn what_a_process_that_was_killed_left_of_a_download_is_swept() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    for name in
+        ["devin-remote_abc_linux_x64.17-0.part", "devin-remote_abc_linux_x64.18.part", "people's.part"]
+    {
+        std::fs::write(directory.path().join(name), "half of it").unwrap();
+    }
+    let programs = remote(&sim, directory.path());
+    assert_eq!(names(directory.path()), ["people's.part"]);
+    sim.add_fault(FaultRule::once(Endpoint::Static, Fault::CutBody { after_bytes: 10 }).after(2)).unwrap();
+    assert!(programs.resolve(None).await.is_err());
+    assert_eq!(names(directory.path()), ["people's.part"], "nor does a failure leave anything");
+}
+
+#[tokio::test]
+async fn versions_that_differ_after_a_dot_do_not_meet_in_one_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = SimOptions::default();
+    options.publication.older = vec!["1.2.3".to_owned(), "1.2.4".to_owned()];
+    let sim = Sim::new(options, outpost_sim::Clock::system());
+    let programs = remote(&sim, directory.path());
+    let (first, second) = futures::join!(programs.resolve(Some("1.2.3")), programs.resolve(Some("1.2.4")));
+    assert_ne!(file(first.unwrap()).0, file(second.unwrap()).0);
 }
 
 #[tokio::test]
