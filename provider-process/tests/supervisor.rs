@@ -303,6 +303,31 @@ fn the_worker_leads_a_session_and_a_group_and_ignores_no_signal() {
 }
 
 #[test]
+fn without_proc_a_start_is_written_down_in_utc_wherever_the_machine_is() {
+    if !Command::new("ps").args(["-o", "lstart=", "-p", "1"]).output().is_ok_and(|it| it.status.success()) {
+        println!("skipped: ps is not here, or not this one");
+        return;
+    }
+    for shell in shells() {
+        let stage = Stage::new(shell);
+        fs::write(stage.script(), SUPERVISOR.replace("/proc/", "/nowhere/")).unwrap();
+        let running = stage.start_with("leave", &["sleep", "1000"], |command| {
+            command.env("TZ", "FAR-9:30");
+        });
+        let worker = stage.worker();
+        let noted = stage.words("worker").unwrap()[2].clone();
+        // Asked again and again: some systems reckon back from the present, and may be a second off.
+        stage.wait_for("ps to say the same", || {
+            let mut ps = Command::new("ps");
+            ps.args(["-o", "lstart=", "-p", &worker.to_string()]).env("LC_ALL", "C").env("TZ", "UTC0");
+            let printed = String::from_utf8(ps.output().unwrap().stdout).unwrap();
+            printed.split_whitespace().eq(noted.split('_'))
+        });
+        drop(running);
+    }
+}
+
+#[test]
 fn term_and_int_reach_the_worker_and_all_of_its_group() {
     for shell in shells() {
         for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT")] {

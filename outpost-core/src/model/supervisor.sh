@@ -21,8 +21,8 @@
 #
 # OUTPOST_SHELL, if set, is the shell that becomes the worker, as words; else /bin/sh.
 #
-# START tells a process from a later one with the same number: field 22 of /proc/PID/stat, elsewhere `ps -o lstart` with
-# its blanks as underscores, or `-`.
+# START tells a process from a later one with the same number: field 22 of /proc/PID/stat, elsewhere `ps -o lstart` in UTC
+# with its blanks as underscores, or `-`.
 #
 # Needs sh, cat, mv, rm, sleep, date, wc, env, and setsid or perl. The worker starts with every signal at its default if
 # `env --default-signal` (GNU) or perl is there; else INT and QUIT stay ignored in it, as POSIX has it for background jobs.
@@ -45,7 +45,8 @@ start_of() {
         start=${start##*") "}
         start=$(set -f && set -- $start && shift 19 && echo "$1")
     else
-        start=$(set -f && set -- $(LC_ALL=C ps -o lstart= -p "$1" 2>/dev/null) && IFS=_ && echo "$*")
+        # A date: in one time zone, so that the same start reads the same whoever asks, and when.
+        start=$(set -f && set -- $(LC_ALL=C TZ=UTC0 ps -o lstart= -p "$1" 2>/dev/null) && IFS=_ && echo "$*")
     fi
     [ -n "$start" ] || start=-
 }

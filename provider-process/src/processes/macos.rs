@@ -16,13 +16,16 @@ pub(crate) const fn machine_boot() -> Option<String> {
     None
 }
 
+/// It prints dates as the supervisor's does: in one language, and in one time zone wherever the machine has gone.
+fn ps() -> Command {
+    let mut command = Command::new("ps");
+    command.env("LC_ALL", "C").env("TZ", "UTC0");
+    command
+}
+
 /// When the process of this number started; `None` when there is none, or only a zombie.
 pub(super) fn start_of(pid: i32) -> Option<String> {
-    let output = Command::new("ps")
-        .args(["-o", "stat=,lstart=", "-p", &pid.to_string()])
-        .env("LC_ALL", "C")
-        .output()
-        .ok()?;
+    let output = ps().args(["-o", "stat=,lstart=", "-p", &pid.to_string()]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut words = text.split_whitespace();
     let alive = words.next()?;
@@ -33,7 +36,7 @@ pub(super) fn start_of(pid: i32) -> Option<String> {
 /// processes; working directories cannot be seen.
 pub(super) fn all(marks: &Marks) -> Result<Vec<Process>, Fault> {
     let columns = "pid=,ppid=,pgid=,sess=,stat=,lstart=,command=";
-    let output = Command::new("ps").args(["-A", "-ww", "-E", "-o", columns]).env("LC_ALL", "C").output();
+    let output = ps().args(["-A", "-ww", "-E", "-o", columns]).output();
     let output = output.map_err(|error| Fault::io("run ps", &error))?;
     if !output.status.success() {
         return Err(Fault::new(ErrorKind::Unexpected, format!("ps ended with {}", output.status)));
