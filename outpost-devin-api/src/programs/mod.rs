@@ -21,7 +21,8 @@ use crate::url::{BaseUrl, Hosts};
 
 /// `devin-remote`, by commit: `latest_<suffix>`, `devin-remote_<sha>_<suffix>` and its `.sha256`.
 ///
-/// Finding one needs a tokio runtime. A download goes on when the call that began it is dropped, and ends with this value.
+/// Finding one needs a tokio runtime. A download goes on when the call that began it is dropped, and ends with this value. While the
+/// newest cannot be had, the newest that was had before is used, and a warning logged.
 #[derive(Debug)]
 pub struct RemotePrograms {
     shelf: Shelf,
@@ -36,7 +37,7 @@ struct Remote {
 }
 
 impl RemotePrograms {
-    /// `devin-remote` for this machine's platform, kept in `directory`.
+    /// `devin-remote` for this machine's platform, kept in `directory`, from which the remains of downloads are removed.
     ///
     /// # Errors
     /// When there is none for this platform.
@@ -55,7 +56,7 @@ impl RemotePrograms {
                 return Err(Error::new(ErrorKind::Unsupported, fault::WHO, OPERATION, what));
             }
         };
-        let shelf = Shelf::new(directory.into(), transport, clock);
+        let shelf = Shelf::new(directory.into(), &format!("latest_{suffix}"), transport, clock);
         Ok(Self { shelf, served: Remote { base, suffix } })
     }
 }
@@ -94,7 +95,8 @@ impl WorkerPrograms for RemotePrograms {
 
 /// The Devin CLI, by its manifest: per platform `url` and `sha256`.
 ///
-/// Finding one needs a tokio runtime. A download goes on when the call that began it is dropped, and ends with this value.
+/// Finding one needs a tokio runtime. A download goes on when the call that began it is dropped, and ends with this value. While the
+/// newest cannot be had, the newest that was had before is used, and a warning logged.
 #[derive(Debug)]
 pub struct CliPrograms {
     shelf: Shelf,
@@ -103,7 +105,7 @@ pub struct CliPrograms {
 }
 
 impl CliPrograms {
-    /// The Devin CLI for this machine's platform, kept in `directory`.
+    /// The Devin CLI for this machine's platform, kept in `directory`, from which the remains of downloads are removed.
     pub fn new(
         manifest: &BaseUrl,
         hosts: Hosts,
@@ -111,8 +113,8 @@ impl CliPrograms {
         transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let manifest_url = manifest.as_url();
-        Self { shelf: Shelf::new(directory.into(), transport, clock), manifest_url, hosts }
+        let shelf = Shelf::new(directory.into(), "latest_cli", transport, clock);
+        Self { shelf, manifest_url: manifest.as_url(), hosts }
     }
 }
 

@@ -68,6 +68,16 @@ impl Transport for Held {
     }
 }
 
+/// Where the newest version of `devin-remote` is written down.
+fn note() -> String {
+    let suffix = match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => "linux_x64",
+        ("linux", _) => "linux_arm64",
+        _ => "macos_arm64",
+    };
+    format!("latest_{suffix}")
+}
+
 /// What is in a directory, in order.
 fn names(directory: &Path) -> Vec<String> {
     let files = std::fs::read_dir(directory).into_iter().flatten();
@@ -97,7 +107,9 @@ async fn the_newest_is_downloaded_checked_made_executable_and_kept() {
     let calls = sim.count(Endpoint::Static).unwrap();
     assert_eq!(file(programs.resolve(None).await.unwrap()).0, path);
     assert_eq!(sim.count(Endpoint::Static).unwrap(), calls, "it is asked for once");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
+    let names = names(directory.path());
+    let expected = [path.file_name().unwrap().to_string_lossy().into_owned(), note()];
+    assert_eq!(names, expected, "the file, and a note which is the newest; nothing else is left");
 }
 
 #[tokio::test]
@@ -249,6 +261,52 @@ async fn versions_that_differ_after_a_dot_do_not_meet_in_one_file() {
     assert_ne!(file(first.unwrap()).0, file(second.unwrap()).0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn while_the_newest_cannot_be_had_the_one_before_is_used() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    let programs = remote(&sim, directory.path());
+    let before = programs.resolve(None).await.unwrap();
+    sim.add_fault(FaultRule::always(Endpoint::Static, Fault::status(503))).unwrap();
+    tokio::time::advance(Duration::from_secs(301)).await;
+    assert_eq!(programs.resolve(None).await.unwrap(), before);
+    let calls = sim.count(Endpoint::Static).unwrap();
+    assert_eq!(programs.resolve(None).await.unwrap(), before);
+    assert_eq!(sim.count(Endpoint::Static).unwrap(), calls, "it is not asked for at every start");
+    let programs = remote(&sim, directory.path());
+    assert_eq!(programs.resolve(None).await.unwrap(), before, "by the next process too");
+    std::fs::remove_file(file(before).0).unwrap();
+    let error = remote(&sim, directory.path()).resolve(None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "there is none before: {error}");
+    sim.clear_faults().unwrap();
+    assert!(programs.resolve(None).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_waits_half_a_minute_for_a_host_that_hangs_and_then_uses_the_one_before() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    let before = remote(&sim, directory.path()).resolve(None).await.unwrap();
+    sim.add_fault(FaultRule::always(Endpoint::Static, Fault::Delay { ms: 3_600_000 })).unwrap();
+    let programs = remote(&sim, directory.path());
+    let began = tokio::time::Instant::now();
+    assert_eq!(programs.resolve(None).await.unwrap(), before);
+    assert_eq!(programs.resolve(None).await.unwrap(), before);
+    assert!(began.elapsed() <= Duration::from_secs(31), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_note_that_names_something_else_is_not_believed() {
+    let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
+    let elsewhere = directory.path().join("elsewhere");
+    std::fs::write(&elsewhere, "").unwrap();
+    let shelf = directory.path().join("shelf");
+    std::fs::create_dir(&shelf).unwrap();
+    sim.add_fault(FaultRule::always(Endpoint::Static, Fault::status(503))).unwrap();
+    for text in ["", "1", "1\n../elsewhere\n", &format!("1\n{}\n", elsewhere.display()), "1\n..", "1\n\n"] {
+        std::fs::write(shelf.join(note()), text).unwrap();
+        assert!(remote(&sim, &shelf).resolve(None).await.is_err(), "{text:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_cli_is_found_by_its_manifest() {
     let (sim, directory) = (sim(), tempfile::tempdir().unwrap());
@@ -256,7 +314,11 @@ async fn the_cli_is_found_by_its_manifest() {
     let transport = Arc::new(TowerTransport::new(sim.static_router()));
     let programs =
         CliPrograms::new(&manifest, Hosts::Devin, directory.path(), transport, Arc::new(Paused::new()));
-    let (path, _) = file(programs.resolve(None).await.unwrap());
+    let found = programs.resolve(None).await.unwrap();
+    let (path, _) = file(found.clone());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o111, 0o111);
-    sim.publish_checksums(Checksums::Wrong).unwrap();
+    sim.add_fault(FaultRule::always(Endpoint::Static, Fault::status(503))).unwrap();
+    let later =
+        CliPrograms::new(&manifest, Hosts::Devin, directory.path(), statics(&sim), Arc::new(Paused::new()));
+    assert_eq!(later.resolve(None).await.unwrap(), found, "the one before, while the manifest cannot be had");
 }
