@@ -7,13 +7,14 @@
 //! # Guarantees
 //! * A connection that is silent for a minute, that sends an event of more than 4 MiB, or that breaks is renewed; the server
 //!   sends a comment every few seconds otherwise.
-//! * Connections that live shorter than five seconds, and failures, are followed by ever longer pauses, up to a minute.
-//! * A cursor that the server refuses is dropped: the consumer is told to list again, and the watch goes on from that list.
+//! * Connections that live shorter than five seconds, and failures, are followed by ever longer pauses, from one second to two minutes.
+//! * A cursor that the server refuses is dropped, and so is one behind which something stands that cannot be read: the consumer is told to
+//!   list again, and the watch goes on from that list.
 //!
 //! # Caveats
 //! A stream can stay open, send comments, and deliver nothing (observed): whoever depends on completeness lists as well.
 
-use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use sse_stream::SseByteStream;
 use crate::client::{Call, SMALL_BODY};
 use crate::fault::{self, Nature, WHO};
 use crate::queue::Shared;
-use crate::transport::Body;
+use crate::transport::{Body, TransportError};
 use crate::url::query;
 use crate::wire;
 
@@ -65,8 +66,10 @@ struct Watch {
     connection: Option<Connection>,
     pauses: ExponentialBackoff,
     pause: Duration,
-    /// The cursor was refused: the watch goes on from a list after this many.
+    /// There is no cursor to begin at: the watch goes on from a list after this many.
     wants_list_after: Option<u64>,
+    /// The consumer is still to be told that it must list again.
+    list_again: bool,
 }
 
 type Events = SseByteStream<Pin<Box<Bounded>>>;
@@ -96,6 +99,7 @@ impl Watch {
             pauses: pauses(),
             pause: Duration::ZERO,
             wants_list_after,
+            list_again: false,
         }
     }
 
@@ -103,6 +107,9 @@ impl Watch {
         // The item before was handled.
         if let Some(cursor) = self.in_hand.take() {
             self.cursor = Some(cursor);
+        }
+        if mem::take(&mut self.list_again) {
+            return WatchEvent::ListAgain;
         }
         loop {
             let Some(connection) = &mut self.connection else {
@@ -119,8 +126,13 @@ impl Watch {
                     }
                 }
                 Some(Err(error)) => {
-                    let what = disruption(&error);
+                    let fault = StreamFault::of(&error);
                     self.disconnect(true);
+                    if fault.comes_again() {
+                        self.forget_cursor();
+                        self.list_again = true;
+                    }
+                    let what = fault.to_string();
                     return WatchEvent::Disrupted(Error::new(ErrorKind::Unavailable, WHO, OPERATION, what));
                 }
                 // Streams end by design.
@@ -161,7 +173,7 @@ impl Watch {
             }
         }
         if !self.pause.is_zero() {
-            clock.sleep(std::mem::take(&mut self.pause)).await;
+            clock.sleep(mem::take(&mut self.pause)).await;
         }
         match open(&self.shared, self.cursor.as_ref()).await {
             Ok(connection) => {
@@ -169,9 +181,7 @@ impl Watch {
                 None
             }
             Err(error) if is_refusal(&error) => {
-                // The list that is asked for now is a later one.
-                self.wants_list_after = Some(self.shared.listed().0);
-                self.cursor = None;
+                self.forget_cursor();
                 self.hold_back(None);
                 Some(WatchEvent::ListAgain)
             }
@@ -180,6 +190,12 @@ impl Watch {
                 Some(WatchEvent::Disrupted(error))
             }
         }
+    }
+
+    /// The list that is asked for now is a later one.
+    fn forget_cursor(&mut self) {
+        self.wants_list_after = Some(self.shared.listed().0);
+        self.cursor = None;
     }
 
     /// What an event's data says; `None` when it says nothing that concerns this outpost.
@@ -256,10 +272,30 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Conflict)
 }
 
-fn disruption(error: &sse_stream::Error) -> String {
-    match error {
-        sse_stream::Error::Body(error) => error.to_string(),
-        _ => "the stream is not made of events".to_owned(),
+/// Why a stream of events broke off.
+#[derive(Debug, Clone, thiserror::Error)]
+enum StreamFault {
+    #[error("an event is larger than 4 MiB")]
+    TooLarge,
+    #[error("the stream is not made of events")]
+    NoEvents,
+    #[error("it was silent for a minute")]
+    Silent,
+    #[error(transparent)]
+    Broken(#[from] TransportError),
+}
+
+impl StreamFault {
+    fn of(error: &sse_stream::Error) -> Self {
+        match error {
+            sse_stream::Error::Body(error) => error.downcast_ref::<Self>().cloned().unwrap_or(Self::NoEvents),
+            _ => Self::NoEvents,
+        }
+    }
+
+    /// Whether a connection that begins at the same cursor would meet it again.
+    const fn comes_again(&self) -> bool {
+        matches!(self, Self::TooLarge | Self::NoEvents)
     }
 }
 
@@ -277,7 +313,7 @@ fn idle(clock: &Arc<dyn Clock>) -> BoxFuture<'static, ()> {
 }
 
 impl Stream for Bounded {
-    type Item = io::Result<Bytes>;
+    type Item = Result<Bytes, StreamFault>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match self.body.poll_next_unpin(context) {
@@ -285,14 +321,14 @@ impl Stream for Bounded {
                 self.idle = idle(&self.clock);
                 let pending = self.pending.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if pending > EVENT_BODY {
-                    return Poll::Ready(Some(Err(io::Error::other("an event is larger than 4 MiB"))));
+                    return Poll::Ready(Some(Err(StreamFault::TooLarge)));
                 }
                 Poll::Ready(Some(Ok(chunk)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(io::Error::other(error)))),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => match self.idle.as_mut().poll(context) {
-                Poll::Ready(()) => Poll::Ready(Some(Err(io::Error::other("it was silent for a minute")))),
+                Poll::Ready(()) => Poll::Ready(Some(Err(StreamFault::Silent))),
                 Poll::Pending => Poll::Pending,
             },
         }

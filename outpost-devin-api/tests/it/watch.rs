@@ -202,6 +202,31 @@ async fn an_event_without_end_is_given_up() {
     }
 }
 
+// lesson 6
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_passed_over_by_a_list() {
+    let endless = (0..6).map(|_| [b"data: ".as_slice(), &[b'x'; 1 << 20], b"\n"].concat()).collect();
+    let no_text = vec![b"data: \xff\xfe\n\n".to_vec()];
+    for poison in [endless, no_text] {
+        let page = json!({"items": [], "cursor": "after", "has_next_page": false}).to_string();
+        let later = json!({"type": "MODIFIED", "object": row("devin-9", "running"), "cursor": "c"});
+        let server = Scripted::new([
+            Reply::Pieces(poison),
+            Reply::Whole(200, page),
+            Reply::Pieces(vec![format!("data: {later}\n\n").into_bytes()]),
+        ]);
+        let queue = server.queue();
+        let mut events = queue.watch(Some(Cursor("zero".into())));
+        assert!(matches!(events.next().await.unwrap(), WatchEvent::Disrupted(_)));
+        assert!(matches!(events.next().await.unwrap(), WatchEvent::ListAgain));
+        let early = tokio::time::timeout(Duration::from_secs(3600), events.next()).await;
+        assert!(early.is_err() && server.asked().len() == 1, "it waits for a list: {early:?}");
+        queue.list().await.unwrap();
+        assert_eq!(change(&mut events).await, "devin-9");
+        assert!(server.asked()[2].ends_with("cursor=after"), "{:?}", server.asked());
+    }
+}
+
 // lesson 54
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_refused_for_an_hour_is_tried_about_once_a_minute() {
