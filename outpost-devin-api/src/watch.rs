@@ -14,6 +14,7 @@
 //! # Caveats
 //! A stream can stay open, send comments, and deliver nothing (observed): whoever depends on completeness lists as well.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -91,12 +92,13 @@ impl Watch {
     fn new(shared: Arc<Shared>, from: Option<Cursor>) -> Self {
         // Without a cursor the stream would begin with the whole history.
         let wants_list_after = from.is_none().then(|| shared.listed().0);
+        let pauses = pauses(seed(&shared));
         Self {
             shared,
             cursor: from,
             in_hand: None,
             connection: None,
-            pauses: pauses(),
+            pauses,
             pause: Duration::ZERO,
             wants_list_after,
             list_again: false,
@@ -147,7 +149,7 @@ impl Watch {
         let now = self.shared.client.clock().now();
         let lived = Duration::try_from(now.duration_since(connection.opened_at)).unwrap_or_default();
         if lived >= HEALTHY {
-            self.pauses = pauses();
+            self.pauses = pauses(seed(&self.shared));
             self.pause = Duration::ZERO;
         }
         if failed || lived < HEALTHY {
@@ -258,12 +260,21 @@ async fn open(shared: &Shared, cursor: Option<&Cursor>) -> Result<Connection, Er
     Ok(Connection { events: SseByteStream::new(Box::pin(bounded)), opened_at, pending })
 }
 
-fn pauses() -> ExponentialBackoff {
+/// There are no random numbers without an operating system: the outpost and the instant tell watches apart well enough.
+fn seed(shared: &Shared) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (shared.outpost.as_str(), shared.client.clock().now().as_nanosecond()).hash(&mut hash);
+    hash.finish()
+}
+
+/// Pauses that grow to between one minute and two. Without a seed they would be the same everywhere.
+fn pauses(seed: u64) -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_secs(1))
         .with_max_delay(Duration::from_secs(60))
         .without_max_times()
         .with_jitter()
+        .with_jitter_seed(seed)
         .build()
 }
 
@@ -332,5 +343,60 @@ impl Stream for Bounded {
                 Poll::Pending => Poll::Pending,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use http::{Request, Response};
+    use outpost_core::model::OutpostId;
+
+    use crate::queue::DevinQueue;
+    use crate::transport::{Reach, Transport};
+    use crate::url::{BaseUrl, Hosts};
+
+    #[derive(Debug)]
+    struct At(u64);
+
+    #[async_trait]
+    impl Clock for At {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH + Duration::from_nanos(self.0)
+        }
+
+        async fn sleep(&self, _pause: Duration) {}
+    }
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    #[async_trait]
+    impl Transport for Nobody {
+        async fn send(&self, _request: Request<Bytes>) -> Result<Response<Body>, TransportError> {
+            Err(TransportError::new("nobody is there", Reach::NotSent))
+        }
+    }
+
+    /// How long a watch of `outpost` that began at `nanos` pauses before its first ten connections.
+    fn paused(outpost: &str, nanos: u64) -> Vec<Duration> {
+        let base = BaseUrl::parse("http://localhost", Hosts::Devin).unwrap();
+        let outpost = OutpostId::new(outpost).unwrap();
+        let queue = DevinQueue::new(base, &"token".into(), outpost, Arc::new(Nobody), Arc::new(At(nanos)));
+        let mut watch = Watch::new(queue.shared, None);
+        let mut pause = || {
+            watch.hold_back(None);
+            watch.pause
+        };
+        (0..10).map(|_| pause()).collect()
+    }
+
+    #[test]
+    fn two_watches_do_not_pause_in_step() {
+        let first = paused("outpost_env-1", 1);
+        assert_ne!(first, paused("outpost_env-2", 1), "of two outposts");
+        assert_ne!(first, paused("outpost_env-1", 2), "of two instants");
+        assert!(first.iter().all(|pause| *pause <= Duration::from_secs(120)), "{first:?}");
     }
 }
