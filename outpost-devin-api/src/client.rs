@@ -14,7 +14,7 @@ use outpost_core::ports::{Clock, Error, ErrorKind};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use crate::fault::{self, Nature, WHO};
+use crate::fault::{self, Nature, Refusal, WHO};
 use crate::transport::{Body, Reach, Transport, TransportError};
 
 /// How long an answer's head may take, and after it the whole body.
@@ -22,6 +22,9 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// The largest body of an answer that is no list.
 pub(crate) const SMALL_BODY: usize = 1 << 20;
+
+/// What stands before the token.
+const SCHEME: &str = "Bearer ";
 
 /// A call.
 #[derive(Debug)]
@@ -65,7 +68,7 @@ impl Client {
         token: Option<&SecretString>,
     ) -> Self {
         let authorization =
-            token.map(|token| Arc::new(SecretString::from(format!("Bearer {}", token.expose_secret()))));
+            token.map(|token| Arc::new(SecretString::from(format!("{SCHEME}{}", token.expose_secret()))));
         Self { transport, clock, authorization, calls: Arc::default() }
     }
 
@@ -88,8 +91,7 @@ impl Client {
         if answer.status.is_success() {
             return Ok(answer);
         }
-        let now = self.clock.now();
-        Err(fault::of_answer(operation, nature, answer.status, &answer.headers, &answer.body, now))
+        Err(self.refused(operation, nature, &answer))
     }
 
     /// The answer to a call, whatever its status.
@@ -103,6 +105,19 @@ impl Client {
             BodyFault::TooLarge => too_large(operation, nature, cap),
         })?;
         Ok(Answer { status: head.status, headers: head.headers, body })
+    }
+
+    /// The error of an answer that is no success.
+    pub(crate) fn refused(&self, operation: &'static str, nature: Nature, answer: &Answer) -> Error {
+        let authorization = self.authorization.as_ref().map(|authorization| authorization.expose_secret());
+        let refusal = Refusal {
+            status: answer.status,
+            headers: &answer.headers,
+            body: &answer.body,
+            token: authorization.and_then(|authorization| authorization.strip_prefix(SCHEME)),
+            now: self.clock.now(),
+        };
+        fault::of_answer(operation, nature, &refusal)
     }
 
     /// The response to a call, its body still to be read.

@@ -21,15 +21,20 @@ pub(crate) enum Nature {
     Changes,
 }
 
-/// The error of an answer with `status`.
-pub(crate) fn of_answer(
-    operation: &'static str,
-    nature: Nature,
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: &[u8],
-    now: Timestamp,
-) -> Error {
+/// An answer that is no success.
+#[derive(Debug)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
+    /// The token that was sent, if one was: whatever it looks like, it is not shown.
+    pub(crate) token: Option<&'a str>,
+    pub(crate) now: Timestamp,
+}
+
+/// The error of an answer that is no success.
+pub(crate) fn of_answer(operation: &'static str, nature: Nature, refusal: &Refusal<'_>) -> Error {
+    let &Refusal { status, headers, body, token, now } = refusal;
     let kind = kind(status);
     let advice = match status {
         StatusCode::UNAUTHORIZED => "; the token is not accepted, check it",
@@ -41,8 +46,9 @@ pub(crate) fn of_answer(
         }
         _ => "",
     };
-    let error = Error::new(kind, WHO, operation, format!("{}{}{advice}", status.as_u16(), detail(body)))
-        .with_retry_after(retry_after(headers, now));
+    let error =
+        Error::new(kind, WHO, operation, format!("{}{}{advice}", status.as_u16(), detail(body, token)))
+            .with_retry_after(retry_after(headers, now));
     if nature == Nature::Changes && status.is_server_error() { error.may_have_been_applied() } else { error }
 }
 
@@ -71,7 +77,7 @@ pub(crate) fn nonsense(operation: &'static str, what: impl Into<String>) -> Erro
 }
 
 /// `: text` from `{"detail": …}`, or from what else there is; one line, short.
-fn detail(body: &[u8]) -> String {
+fn detail(body: &[u8], token: Option<&str>) -> String {
     let text = match serde_json::from_slice::<Value>(body) {
         Ok(Value::Object(object)) => match object.get("detail") {
             Some(Value::String(text)) => text.clone(),
@@ -81,17 +87,23 @@ fn detail(body: &[u8]) -> String {
         // A page of some proxy's is no help.
         Ok(_) | Err(_) => String::new(),
     };
+    let text = match token {
+        Some(token) if !token.is_empty() => text.replace(token, TOKEN),
+        _ => text,
+    };
     let text = redact(&text);
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect();
     if line.trim().is_empty() { String::new() } else { format!(": {}", line.trim()) }
 }
 
-/// An answer can repeat what it was sent.
+/// What stands where a token was.
+const TOKEN: &str = "<token>";
+
+/// An answer can repeat tokens, also those of others.
 fn redact(text: &str) -> String {
-    const TOKEN: &str = "cog_";
-    let Some((before, rest)) = text.split_once(TOKEN) else { return text.to_owned() };
+    let Some((before, rest)) = text.split_once("cog_") else { return text.to_owned() };
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').unwrap_or(rest.len());
-    format!("{before}<token>{}", redact(&rest[end..]))
+    format!("{before}{TOKEN}{}", redact(&rest[end..]))
 }
 
 /// `Retry-After`: seconds, or a date.
@@ -110,8 +122,14 @@ mod tests {
     use outpost_core::ports::Effect;
 
     fn of(status: u16, body: &str) -> Error {
-        let status = StatusCode::from_u16(status).unwrap();
-        of_answer("claim", Nature::Changes, status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH)
+        let refusal = Refusal {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: &HeaderMap::new(),
+            body: body.as_bytes(),
+            token: Some("another form/of+token"),
+            now: Timestamp::UNIX_EPOCH,
+        };
+        of_answer("claim", Nature::Changes, &refusal)
     }
 
     #[test]
@@ -149,6 +167,17 @@ mod tests {
             !shown.contains("sentinel") && !shown.contains("cog_") && shown.contains("<token> and <token>"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn our_own_token_is_not_repeated_whatever_it_looks_like() {
+        for detail in ["another form/of+token", "no: another form\\/of+token.", "another form\\u002fof+token"]
+        {
+            let shown = of(401, &format!(r#"{{"detail": "{detail}"}}"#)).to_string();
+            assert!(!shown.contains("form") && shown.contains("<token>"), "{shown}");
+        }
+        let shown = of(401, r#"{"detail": [{"input": "Bearer another form/of+token"}]}"#).to_string();
+        assert!(!shown.contains("form"), "{shown}");
     }
 
     #[test]

@@ -229,9 +229,7 @@ impl Outposts {
                 self.spelling.store(spelling, Ordering::Relaxed);
                 return Ok(answer);
             }
-            let now = self.client.clock().now();
-            let error =
-                fault::of_answer(operation, nature, answer.status, &answer.headers, &answer.body, now);
+            let error = self.client.refused(operation, nature, &answer);
             if !missing || known != UNKNOWN {
                 return Err(error);
             }

@@ -32,8 +32,8 @@ use outpost_core::ports::{Clock, Cursor, Error, ErrorKind, WatchEvent};
 use serde_json::Value;
 use sse_stream::SseByteStream;
 
-use crate::client::{Call, SMALL_BODY};
-use crate::fault::{self, Nature, WHO};
+use crate::client::{Answer, Call, SMALL_BODY};
+use crate::fault::{Nature, WHO};
 use crate::queue::Shared;
 use crate::transport::{Body, TransportError};
 use crate::url::query;
@@ -252,7 +252,8 @@ async fn open(shared: &Shared, cursor: Option<&Cursor>) -> Result<Connection, Er
     let (head, body) = response.into_parts();
     let clock = shared.client.clock_arc();
     if !head.status.is_success() {
-        return Err(fault::of_answer(OPERATION, Nature::Reads, head.status, &head.headers, b"", clock.now()));
+        let answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
+        return Err(shared.client.refused(OPERATION, Nature::Reads, &answer));
     }
     let pending = Arc::new(AtomicUsize::new(0));
     let opened_at = clock.now();

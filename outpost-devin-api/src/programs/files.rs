@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::{Either, select};
 use http::Method;
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt as _;
 
 use super::shelf::OPERATION;
-use crate::client::{Call, Client, SMALL_BODY};
+use crate::client::{Answer, Call, Client, SMALL_BODY};
 use crate::fault::{self, Nature};
 use crate::transport::Transport;
 
@@ -84,14 +85,8 @@ impl Files {
         let response = self.client.open(&Self::get(url), "*/*").await?;
         let (head, mut body) = response.into_parts();
         if !head.status.is_success() {
-            return Err(fault::of_answer(
-                OPERATION,
-                Nature::Reads,
-                head.status,
-                &head.headers,
-                b"",
-                clock.now(),
-            ));
+            let answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
+            return Err(self.client.refused(OPERATION, Nature::Reads, &answer));
         }
         let mut file = create(beside).await.map_err(|error| disk(beside, error))?;
         let mut hash = Sha256::new();

@@ -153,9 +153,12 @@ async fn a_hostile_id_reaches_nothing_but_its_own_row() {
 // lesson 54: no secret in Debug either
 #[tokio::test(start_paused = true)]
 async fn no_token_shows_in_debug_or_errors() {
-    let server = Scripted::new([Reply::Whole(401, r#"{"detail": "cog_sentinel is unknown"}"#.into())]);
-    let queue = server.queue();
-    let error = queue.list().await.unwrap_err();
-    let shown = format!("{queue:?} {error} {error:?}");
-    assert!(!shown.contains("sentinel"), "{shown}");
+    for token in ["cog_sentinel", "eyJ.sentinel/+="] {
+        let detail = json!({"detail": format!("{token} is unknown")}).to_string();
+        let server = Scripted::new([Reply::Whole(401, detail)]);
+        let queue = server.queue_with(token);
+        let error = queue.list().await.unwrap_err();
+        let shown = format!("{queue:?} {error} {error:?}");
+        assert!(!shown.contains("sentinel") && shown.contains("is unknown"), "{shown}");
+    }
 }

@@ -47,9 +47,13 @@ impl Scripted {
     }
 
     pub(crate) fn queue(self: &Arc<Self>) -> DevinQueue {
+        self.queue_with("cog_sentinel")
+    }
+
+    pub(crate) fn queue_with(self: &Arc<Self>, token: &str) -> DevinQueue {
         let outpost = OutpostId::new("outpost_env-1").unwrap();
         let clock = Arc::new(Paused::new());
-        DevinQueue::new(base(), &"cog_sentinel".into(), outpost, Arc::clone(self) as Arc<_>, clock)
+        DevinQueue::new(base(), &token.into(), outpost, Arc::clone(self) as Arc<_>, clock)
     }
 }
 
