@@ -79,6 +79,10 @@ impl Outposts {
     /// # Errors
     /// When any part of the list cannot be had.
     pub async fn list(&self) -> Result<Vec<Outpost>, Error> {
+        Ok(self.every().await?)
+    }
+
+    async fn every(&self) -> Result<Vec<Outpost>, Fault> {
         const OPERATION: &str = "list outposts";
         let mut outposts = Vec::new();
         let mut cursors = HashSet::new();
@@ -99,11 +103,13 @@ impl Outposts {
             let next =
                 next.ok_or_else(|| fault::nonsense(OPERATION, "a page that is not the last has no cursor"))?;
             if !cursors.insert(next.to_owned()) {
-                return Err(fault::nonsense(OPERATION, "a cursor came twice: the list would never end"));
+                return Err(
+                    fault::nonsense(OPERATION, "a cursor came twice: the list would never end").into()
+                );
             }
             after = Some(next.to_owned());
         }
-        Err(fault::nonsense(OPERATION, "the list does not end"))
+        Err(fault::nonsense(OPERATION, "the list does not end").into())
     }
 
     /// One of them; `None` when it does not exist.
@@ -117,8 +123,8 @@ impl Outposts {
             Ok(answer) => outpost(&parse(OPERATION, &answer.body)?)
                 .map(Some)
                 .ok_or_else(|| fault::nonsense(OPERATION, "the answer is not an outpost")),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(fault) if fault.error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(fault) => Err(fault.error),
         }
     }
 
@@ -145,8 +151,8 @@ impl Outposts {
         self.probe(OPERATION).await?;
         match self.call(OPERATION, Method::DELETE, &[id.as_str()], "", None).await {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+            Err(fault) if fault.error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(fault) => Err(fault.error),
         }
     }
 
@@ -158,17 +164,15 @@ impl Outposts {
     pub async fn resolve(&self, id_or_name: &str, platform: &Platform) -> Result<Resolved, Error> {
         const OPERATION: &str = "find the outpost";
         let looks_like_id = ["outpost_env-", "pool_"].iter().any(|prefix| id_or_name.starts_with(prefix));
-        let outposts = match self.list().await {
+        let outposts = match self.every().await {
             Ok(outposts) => outposts,
             // 403 is for listing only; a bad token answers 401, and shows at the first list of the queue too.
-            Err(error)
-                if error.kind() == ErrorKind::Unauthorized && looks_like_id && is_forbidden(&error) =>
-            {
+            Err(fault) if looks_like_id && fault.status == Some(StatusCode::FORBIDDEN) => {
                 let id = OutpostId::new(id_or_name)
                     .map_err(|error| fault::nonsense(OPERATION, error.to_string()))?;
                 return Ok(Resolved::Unchecked(id));
             }
-            Err(error) => return Err(error),
+            Err(fault) => return Err(fault.error),
         };
         let named = |outpost: &&Outpost| outpost.id.as_str() == id_or_name || outpost.name == id_or_name;
         let found: Vec<&Outpost> = outposts.iter().filter(named).collect();
@@ -202,7 +206,7 @@ impl Outposts {
         segments: &[&str],
         query: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, Fault> {
         let known = self.spelling.load(Ordering::Relaxed);
         let candidates = if known == UNKNOWN { 0..UNKNOWN } else { known..known + 1 };
         let mut last = None;
@@ -230,17 +234,32 @@ impl Outposts {
                 return Ok(answer);
             }
             let error = self.client.refused(operation, nature, &answer);
+            let fault = Fault { status: Some(answer.status), error };
             if !missing || known != UNKNOWN {
-                return Err(error);
+                return Err(fault);
             }
-            last = Some(error);
+            last = Some(fault);
         }
-        Err(last.unwrap_or_else(|| fault::nonsense(operation, "no spelling of the address is served")))
+        Err(last.unwrap_or_else(|| fault::nonsense(operation, "no spelling of the address is served").into()))
     }
 }
 
-fn is_forbidden(error: &Error) -> bool {
-    error.to_string().contains(": 403")
+/// A call that failed, and the status when there was an answer.
+struct Fault {
+    status: Option<StatusCode>,
+    error: Error,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { status: None, error }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        fault.error
+    }
 }
 
 fn check_platform(outpost: &Outpost, platform: &Platform) -> Result<(), Error> {

@@ -1,13 +1,17 @@
 //! Which outposts there are, in every spelling of the address.
 
+use std::sync::Arc;
+
 use outpost_core::model::{OutpostId, Platform};
 use outpost_core::ports::ErrorKind;
-use outpost_devin_api::Resolved;
+use outpost_devin_api::{Outposts, Resolved};
 use outpost_sim::control::{ControlExt as _, Settings};
 use outpost_sim::fault::{Endpoint, Fault, FaultRule};
 use outpost_sim::model::Spelling;
+use serde_json::json;
 
-use crate::simulated::{Simulated, simulated};
+use crate::script::{Reply, Scripted};
+use crate::simulated::{Paused, Simulated, base, simulated};
 
 fn spelled(spelling: Spelling) -> Simulated {
     let at = simulated();
@@ -65,4 +69,13 @@ async fn where_a_token_may_not_list_outposts_an_id_is_taken_unchecked_and_a_name
     let id = OutpostId::new("outpost_env-7").unwrap();
     assert_eq!(outposts.resolve(id.as_str(), &Platform::Linux).await.unwrap(), Resolved::Unchecked(id));
     assert!(outposts.resolve("mine", &Platform::Linux).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_not_accepted_is_an_error_whatever_the_answer_says() {
+    let server = Scripted::new([Reply::Whole(401, json!({"detail": "gateway: 403"}).to_string())]);
+    let clock = Arc::new(Paused::new());
+    let outposts = Outposts::new(base(), &"token".into(), server, clock);
+    let error = outposts.resolve("outpost_env-7", &Platform::Linux).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
 }
