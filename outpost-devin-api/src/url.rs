@@ -31,6 +31,9 @@ pub enum UrlError {
     /// It has a part that such an address must not have.
     #[error("the URL must not have {0}")]
     Part(&'static str),
+    /// It names no host.
+    #[error("the URL must name a host")]
+    NoHost,
     /// It is not https, and its host is not this machine.
     #[error("the URL must be https (http is for this machine only)")]
     Scheme,
@@ -71,7 +74,7 @@ impl BaseUrl {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(UrlError::Part("a query or a fragment"));
         }
-        let host = url.host().ok_or(UrlError::Part("no host"))?;
+        let host = url.host().ok_or(UrlError::NoHost)?;
         let local = is_this_machine(&host);
         match url.scheme() {
             "https" => {}
@@ -230,6 +233,13 @@ mod tests {
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         assert!(BaseUrl::parse("http://10.0.0.1:9000/x", Hosts::Any).is_ok(), "by an explicit setting");
+    }
+
+    #[test]
+    fn an_address_without_a_host_says_so() {
+        for text in ["file:///etc/passwd", "mailto:people@devin.ai"] {
+            assert_eq!(devin(text).unwrap_err().to_string(), "the URL must name a host", "{text}");
+        }
     }
 
     #[test]
