@@ -1,5 +1,6 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -12,6 +13,9 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::server::FLEET_PREFIX;
 use crate::sim::{Sim, SimOptions};
+
+/// The pause after a connection that could not be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// How [`serve`] is set up. Port 0 takes any free port.
 #[derive(Debug, Clone, Default)]
@@ -133,8 +137,11 @@ impl SimServer {
                     accepted = listener.accept() => accepted,
                     () = stop.cancelled() => return,
                 };
-                // A connection that was gone before it was accepted is its client's affair.
-                let Ok((stream, _)) = accepted else { continue };
+                let Ok((stream, _)) = accepted else {
+                    // Without a free file descriptor the next attempt would fail at once, and so on.
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                };
                 let service = TowerToHyperService::new(router.clone());
                 let stop = stop.clone();
                 tasks.spawn(async move {
