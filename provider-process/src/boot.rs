@@ -13,6 +13,9 @@ use crate::meta::SandboxMeta;
 use crate::processes::{Marks, Recorded, machine_boot};
 use crate::settings::Settings;
 
+/// Why a sandbox is listed as failed.
+const TORN: &str = "the machine stopped before its restored disk was durable; its snapshot is whole";
+
 /// What has happened to a sandbox, as far as its processes cannot tell: an empty file beside its `meta.json`. A name is
 /// there or not, also after a kill, and takes no room on a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +26,17 @@ pub(crate) enum Mark {
     Killed,
     /// It is being removed.
     Removing,
+    /// What it was restored from has reached the disk.
+    Durable,
 }
 
 impl Mark {
-    const fn file(self) -> &'static str {
+    pub(crate) const fn file(self) -> &'static str {
         match self {
             Self::Launched => "launched",
             Self::Killed => "killed",
             Self::Removing => "removing",
+            Self::Durable => "durable",
         }
     }
 }
@@ -148,6 +154,9 @@ impl BootDir {
         if !self.has(Mark::Launched)? {
             return Ok(SandboxState::Starting);
         }
+        if self.is_torn()? {
+            return Ok(SandboxState::Failed { why: TORN.to_owned() });
+        }
         // Whatever the worker's number says: it may have passed to another process.
         if let Some(code) = self.exit_code()? {
             return Ok(SandboxState::Exited { code: Some(code) });
@@ -166,6 +175,18 @@ impl BootDir {
             (false, true) => SandboxState::Starting,
             (_, false) => SandboxState::Exited { code: None },
         })
+    }
+
+    /// Whether the machine stopped before what was restored had reached the disk.
+    fn is_torn(&self) -> Result<bool, Fault> {
+        let other_machine_boot = self.meta.machine_boot != machine_boot();
+        Ok(self.meta.restored_from.is_some() && other_machine_boot && !self.has(Mark::Durable)?)
+    }
+
+    /// Whether what it was restored from has yet to reach the disk, and this start of the machine has it in memory.
+    pub(crate) fn awaits_durability(&self) -> Result<bool, Fault> {
+        let same_machine_boot = self.meta.machine_boot == machine_boot();
+        Ok(self.meta.restored_from.is_some() && same_machine_boot && !self.has(Mark::Durable)?)
     }
 
     fn exit_code(&self) -> Result<Option<i32>, Fault> {

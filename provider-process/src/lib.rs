@@ -40,6 +40,7 @@ compile_error!("outpost-provider-process runs on Linux and macOS only");
 
 mod archive;
 mod boot;
+mod durable;
 mod ending;
 mod fault;
 mod launch;

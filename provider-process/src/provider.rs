@@ -18,6 +18,7 @@ use outpost_core::ports::{
 };
 
 use crate::boot::{self, BootDir, names_in};
+use crate::durable::make_durable;
 use crate::ending::end_all;
 use crate::fault::{Fault, blocking};
 use crate::layout::Layout;
@@ -59,7 +60,15 @@ impl ProcessProvider {
         let resolved = state_dir.canonicalize().map_err(|error| unusable(error.to_string()))?;
         let layout = Layout::new(resolved, instance);
         let held = lock::take(&layout, &state_dir)?;
-        sweep(&layout).map_err(|fault| unusable(fault.message))?;
+        let make = || {
+            sweep(&layout)?;
+            let mut restored = boot::all(&layout)?;
+            // What cannot be looked at now is looked at when it is listed.
+            restored.retain(|boot| boot.awaits_durability().unwrap_or(false));
+            make_durable(restored);
+            Ok(())
+        };
+        make().map_err(|fault: Fault| unusable(fault.message))?;
         let inner = Inner {
             layout,
             settings,

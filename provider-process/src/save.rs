@@ -59,9 +59,8 @@ fn look(inner: &Inner, id: &SandboxId, purpose: SnapshotPurpose) -> Result<Found
         SandboxState::Starting | SandboxState::Running => {
             Err(Fault::new(ErrorKind::Conflict, "its worker is alive; stop it first"))
         }
-        SandboxState::Stopping | SandboxState::Failed { .. } => {
-            Err(Fault::new(ErrorKind::Conflict, "it is being removed"))
-        }
+        SandboxState::Stopping => Err(Fault::new(ErrorKind::Conflict, "it is being removed")),
+        SandboxState::Failed { why } => Err(Fault::new(ErrorKind::Conflict, why)),
     }
 }
 

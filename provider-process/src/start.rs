@@ -11,6 +11,7 @@ use outpost_core::ports::{ErrorKind, StartSpec, Started};
 
 use crate::archive::{UnpackError, unpack_from};
 use crate::boot::{BootDir, Mark};
+use crate::durable::make_durable;
 use crate::ending::end_all;
 use crate::fault::{During as _, Fault, blocking};
 use crate::launch::{install_program, launch};
@@ -43,7 +44,12 @@ pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) ->
         launch(&boot, &spec.worker, &program, &inner.settings, &cancel).await
     };
     match launched.await {
-        Ok(()) => Ok(Started::Sandbox(blocking(move || boot.sandbox()).await?)),
+        Ok(()) => {
+            if spec.restore.is_some() {
+                make_durable(vec![boot.clone()]);
+            }
+            Ok(Started::Sandbox(blocking(move || boot.sandbox()).await?))
+        }
         Err(fault) => match undo(&inner, boot).await {
             Ok(()) => Err(fault),
             Err(undoing) => {

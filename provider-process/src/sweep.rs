@@ -9,17 +9,22 @@ use crate::boot::{self, Mark, names_in};
 use crate::fault::{During as _, Fault};
 use crate::layout::Layout;
 
+/// So often is a tree begun to be deleted before a fault counts.
+const DELETIONS: usize = 3;
+
 /// Deletes a tree, also one whose directories its owner may not change. What does not exist is deleted.
 pub(crate) fn delete_tree(path: &Path) -> Result<(), Fault> {
     let what = || format!("delete {}", path.display());
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path).during(what)?;
-            fs::remove_dir_all(path).during(what)
+    for _ in 0..DELETIONS {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open_up(path).during(what)?,
+            // Something came into it meanwhile, such as the note that a disk is durable.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => return result.during(what),
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result.during(what),
     }
+    fs::remove_dir_all(path).during(what)
 }
 
 fn open_up(path: &Path) -> io::Result<()> {

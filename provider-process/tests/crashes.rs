@@ -171,6 +171,48 @@ async fn a_persons_shell_in_a_sandbox_is_not_ended_with_it() {
     assert!(shell.0.try_wait().unwrap().is_none(), "a person's shell was killed");
 }
 
+/// Makes a sandbox's note speak of an earlier start of the machine.
+fn start_machine_anew(desk: &Desk, session: &str) {
+    let meta = desk.run(session).parent().unwrap().join("meta.json");
+    let text = fs::read_to_string(&meta).unwrap();
+    let machine_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert!(text.contains(machine_boot.trim()));
+    fs::write(&meta, text.replace(machine_boot.trim(), "an earlier one")).unwrap();
+}
+
+#[tokio::test]
+async fn a_restored_disk_that_was_not_durable_when_the_machine_stopped_is_not_saved() {
+    let desk = Desk::new();
+    let provider = desk.provider();
+    let (first, second) = (id("devin-1", 1), id("devin-1", 2));
+    start(&provider, desk.spec("devin-1", 1, "exit 0")).await;
+    exited(&provider, &first).await;
+    let snapshot = save(&provider, &first).await;
+    remove(&provider, &first).await;
+    start(&provider, restored(desk.spec("devin-1", 2, "exit 0"), &snapshot)).await;
+    exited(&provider, &second).await;
+    let durable = desk.run("devin-1").with_file_name("durable");
+    until("the disk is durable", async || durable.exists()).await;
+
+    // Outpost was ended before it was, and the next one makes it so.
+    fs::remove_file(&durable).unwrap();
+    drop(provider);
+    let provider = desk.provider();
+    until("the disk is durable", async || durable.exists()).await;
+
+    start_machine_anew(&desk, "devin-1");
+    assert_eq!(state_of(&provider, &second).await, Some(SandboxState::Exited { code: Some(0) }));
+    fs::remove_file(&durable).unwrap();
+    drop(provider);
+    let provider = desk.provider();
+    let found = state_of(&provider, &second).await;
+    assert!(matches!(found, Some(SandboxState::Failed { .. })), "{found:?}");
+    assert!(!durable.exists(), "what was lost cannot be made durable");
+    assert_eq!(try_save(&provider, &second).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(snapshots(&provider).await, [snapshot.reference]);
+    remove(&provider, &second).await;
+}
+
 #[tokio::test]
 async fn numbers_from_before_the_machine_was_started_anew_are_nobody() {
     let desk = Desk::new();
@@ -178,11 +220,7 @@ async fn numbers_from_before_the_machine_was_started_anew_are_nobody() {
     let boot = id("devin-1", 1);
     start(&provider, desk.spec("devin-1", 1, IDLE)).await;
     assert_eq!(state_of(&provider, &boot).await, Some(SandboxState::Running));
-    let meta = desk.run("devin-1").parent().unwrap().join("meta.json");
-    let text = fs::read_to_string(&meta).unwrap();
-    let machine_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    assert!(text.contains(machine_boot.trim()));
-    fs::write(&meta, text.replace(machine_boot.trim(), "an earlier one")).unwrap();
+    start_machine_anew(&desk, "devin-1");
     assert_eq!(state_of(&provider, &boot).await, Some(SandboxState::Exited { code: None }));
     // Here the processes live on, and are found by their marks.
     remove(&provider, &boot).await;
