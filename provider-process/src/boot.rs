@@ -1,7 +1,6 @@
 //! One boot's directory: its paths, and what its files and processes say of it.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use crate::layout::{Layout, private_dir};
 use crate::meta::SandboxMeta;
 use crate::processes::{Marks, Recorded, machine_boot};
 use crate::settings::Settings;
+use crate::small::{Small, read_small};
 
 /// Why a sandbox is listed as failed.
 const TORN: &str = "the machine stopped before its restored disk was durable; its snapshot is whole";
@@ -41,6 +41,21 @@ impl Mark {
     }
 }
 
+/// What is at a place where a sandbox can be.
+#[derive(Debug)]
+pub(crate) enum Place {
+    Free,
+    Sandbox(BootDir),
+    Damaged(Damaged),
+}
+
+/// A directory that is a sandbox's by its name and whose `meta.json` cannot be made out.
+#[derive(Debug)]
+pub(crate) struct Damaged {
+    pub(crate) dir: PathBuf,
+    pub(crate) why: String,
+}
+
 /// A sandbox on disk.
 #[derive(Debug, Clone)]
 pub(crate) struct BootDir {
@@ -53,14 +68,31 @@ impl BootDir {
     /// Finds a sandbox: at its session's place, or aside when a newer boot has that.
     pub(crate) fn find(layout: &Layout, id: &SandboxId) -> Result<Option<Self>, Fault> {
         for dir in [layout.newest(&id.session), layout.displaced(id)] {
-            match SandboxMeta::read(&dir)? {
-                Some(meta) if meta.id() == *id && meta.instance == *layout.instance() => {
-                    return Ok(Some(Self { tmp: layout.tmp(id), meta, dir }));
-                }
-                _ => {}
+            if let Place::Sandbox(boot) = Self::at(layout, dir)?
+                && boot.meta.id() == *id
+            {
+                return Ok(Some(boot));
             }
         }
         Ok(None)
+    }
+
+    /// Looks at a place where a sandbox can be.
+    pub(crate) fn at(layout: &Layout, dir: PathBuf) -> Result<Place, Fault> {
+        let why = match SandboxMeta::read(&dir)? {
+            Ok(Some(meta)) => {
+                let id = meta.id();
+                let belongs = dir == layout.newest(&meta.session) || dir == layout.displaced(&id);
+                if belongs && meta.instance == *layout.instance() {
+                    return Ok(Place::Sandbox(Self { tmp: layout.tmp(&id), meta, dir }));
+                }
+                "it speaks of another sandbox".to_owned()
+            }
+            Ok(None) if fs::symlink_metadata(&dir).is_err() => return Ok(Place::Free),
+            Ok(None) => "it is missing".to_owned(),
+            Err(why) => why,
+        };
+        Ok(Place::Damaged(Damaged { dir, why }))
     }
 
     /// Makes the directories that a sandbox without a snapshot has, and those of a boot with one.
@@ -204,33 +236,28 @@ impl BootDir {
     /// of another boot.
     fn words(&self, file: &str) -> Result<Option<Vec<String>>, Fault> {
         let path = self.run().join(file);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Fault::io(format_args!("read {}", path.display()), &error)),
-        };
+        let read = read_small(&path).during(|| format!("read {}", path.display()))?;
+        // What the session has damaged it does without.
+        let Small::Text(text) = read else { return Ok(None) };
         let mut words = text.split_whitespace().map(str::to_owned);
         Ok((words.next() == Some(self.word())).then(|| words.collect()))
     }
 }
 
-/// Every sandbox of the instance.
-pub(crate) fn all(layout: &Layout) -> Result<Vec<BootDir>, Fault> {
-    let mut found = Vec::new();
+/// Every sandbox of the instance, and what is damaged.
+pub(crate) fn all(layout: &Layout) -> Result<(Vec<BootDir>, Vec<Damaged>), Fault> {
+    let (mut boots, mut damaged) = (Vec::new(), Vec::new());
     for name in names_in(&layout.sandboxes())? {
         if !layout.owns_directory(&name) {
             continue;
         }
-        let dir = layout.sandboxes().join(&name);
-        match SandboxMeta::read(&dir)? {
-            Some(meta) if meta.instance == *layout.instance() => {
-                found.push(BootDir { tmp: layout.tmp(&meta.id()), meta, dir });
-            }
-            // Taken away between the look into the directory and this one; it comes whole, so it cannot lack the file.
-            _ => {}
+        match BootDir::at(layout, layout.sandboxes().join(&name))? {
+            Place::Sandbox(boot) => boots.push(boot),
+            Place::Damaged(it) => damaged.push(it),
+            Place::Free => {}
         }
     }
-    Ok(found)
+    Ok((boots, damaged))
 }
 
 /// The names in a directory that are UTF-8: all of ours are.

@@ -9,6 +9,7 @@
 //!     disk/{home,workspace/repos,state}       what is saved
 //!     run/                                    what belongs to this boot only
 //! <state>/sandboxes/.new-…, .gone-…           being prepared, being deleted
+//! <state>/sandboxes/.damaged-…                was in the way of a boot and is damaged; for people, never deleted
 //! <state>/tmp/outpost-<instance>-<hash of session>-<boot>/       TMPDIR; never saved
 //! <state>/snapshots/<reference>.tar.zst, .json
 //! ```
@@ -77,6 +78,11 @@ impl Layout {
     /// A fresh name for a directory that is not a sandbox yet (`new`) or no longer (`gone`).
     pub(crate) fn aside(&self, what: &str, id: &SandboxId) -> PathBuf {
         self.sandboxes().join(format!(".{what}-{}.{:08x}", id.name(&self.instance), fastrand::u32(..)))
+    }
+
+    /// A fresh name for what lies at a session's place and cannot be read.
+    pub(crate) fn damaged(&self, session: &SessionId) -> PathBuf {
+        self.sandboxes().join(format!(".damaged-{}.{:08x}", self.session_name(session), fastrand::u32(..)))
     }
 
     /// The boot's `TMPDIR`.

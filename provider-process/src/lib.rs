@@ -12,6 +12,10 @@
 //! * **Only its directory is saved**: the worker's home, its working directory with `repos/`, and its state but for its
 //!   download cache. Packages that a session installs elsewhere, running processes, and `TMPDIR` are not; neither are
 //!   files that a session made with `sudo` and that the user who runs Outpost cannot read. A warning names them.
+//! * **No protection of its own files.** A session can damage what Outpost notes beside its disk. It harms itself only: a
+//!   sandbox whose notes are damaged is not listed, with a warning in the log. Its directory stays as it is; when its
+//!   session is started again, from its newest snapshot, it is moved aside under the name `.damaged-…` and is for people
+//!   to look at and delete.
 //! * **No limits** on memory, processor or disk.
 //!
 //! # Example
@@ -52,6 +56,7 @@ mod provider;
 mod remove;
 mod save;
 mod settings;
+mod small;
 mod start;
 mod sweep;
 mod tasks;

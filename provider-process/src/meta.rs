@@ -9,11 +9,11 @@ use outpost_core::model::{
     Boot, InstanceId, SandboxId, SessionId, Snapshot, SnapshotPurpose, SnapshotRef, WorkerEnding,
 };
 use outpost_core::ports::ErrorKind;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{During as _, Fault};
 use crate::layout::write_durably;
+use crate::small::{Small, read_small};
 
 /// `meta.json` of a sandbox: what it began as. It is durable before the sandbox appears, and never changes; what happens
 /// later are [`Mark`](crate::boot::Mark)s.
@@ -33,8 +33,15 @@ impl SandboxMeta {
         SandboxId::new(self.session.clone(), self.boot)
     }
 
-    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, Fault> {
-        read_json(&dir.join("meta.json"))
+    /// Reads it. The inner error says how it is damaged, which its session can have done.
+    pub(crate) fn read(dir: &Path) -> Result<Result<Option<Self>, String>, Fault> {
+        let path = dir.join("meta.json");
+        let read = read_small(&path).during(|| format!("read {}", path.display()))?;
+        Ok(match read {
+            Small::Missing => Ok(None),
+            Small::Damaged(why) => Err(why),
+            Small::Text(text) => serde_json::from_str(&text).map(Some).map_err(|error| error.to_string()),
+        })
     }
 
     pub(crate) fn write(&self, dir: &Path) -> Result<(), Fault> {
@@ -60,8 +67,16 @@ pub(crate) struct SnapshotMeta {
 }
 
 impl SnapshotMeta {
+    /// Reads it. A fault of the kind `Invalid` says that it is damaged.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, Fault> {
-        read_json(path)
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Fault::io(format_args!("read {}", path.display()), &error)),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            Fault::new(ErrorKind::Invalid, format!("{} is damaged: {error}", path.display()))
+        })
     }
 
     pub(crate) fn write(&self, path: &Path) -> Result<(), Fault> {
@@ -79,18 +94,6 @@ impl SnapshotMeta {
             purpose: self.purpose,
         }
     }
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Fault::io(format_args!("read {}", path.display()), &error)),
-    };
-    serde_json::from_slice(&text).map(Some).map_err(|error| {
-        let what = "is damaged; restore it or move its directory away";
-        Fault::new(ErrorKind::Invalid, format!("{} {what}: {error}", path.display()))
-    })
 }
 
 fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Fault> {

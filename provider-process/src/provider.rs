@@ -1,9 +1,9 @@
 //! The provider: who may do what when, and the port's answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use outpost_core::ports::{
     Capabilities, Error, ErrorKind, Inventory, Removed, SandboxProvider, Saving, StartSpec, Started, Stopped,
 };
 
-use crate::boot::{self, BootDir, names_in};
+use crate::boot::{self, BootDir, Damaged, names_in};
 use crate::durable::make_durable;
 use crate::ending::end_all;
 use crate::fault::{Fault, blocking};
@@ -62,7 +62,7 @@ impl ProcessProvider {
         let held = lock::take(&layout, &state_dir)?;
         let make = || {
             sweep(&layout)?;
-            let mut restored = boot::all(&layout)?;
+            let (mut restored, _) = boot::all(&layout)?;
             // What cannot be looked at now is looked at when it is listed.
             restored.retain(|boot| boot.awaits_durability().unwrap_or(false));
             make_durable(restored);
@@ -78,6 +78,7 @@ impl ProcessProvider {
             stops: Tasks::default(),
             saves: Tasks::default(),
             removals: Tasks::default(),
+            warned: Mutex::default(),
             _held: held,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -103,6 +104,8 @@ pub(crate) struct Inner {
     stops: Tasks<SandboxId, WorkerEnding>,
     saves: Tasks<(SandboxId, SnapshotPurpose), Snapshot>,
     removals: Tasks<SandboxId, ()>,
+    /// Damaged files that were spoken of.
+    warned: Mutex<HashSet<PathBuf>>,
     _held: File,
 }
 
@@ -145,7 +148,10 @@ impl Inner {
     fn inventory(&self, starting: Vec<SandboxId>) -> Result<Inventory, Fault> {
         let mut sandboxes = {
             let _listing = self.listing();
-            let boots = boot::all(&self.layout)?;
+            let (boots, damaged) = boot::all(&self.layout)?;
+            for Damaged { dir, why } in damaged {
+                self.warn_once(dir.join("meta.json"), &why);
+            }
             boots.iter().map(BootDir::sandbox).collect::<Result<Vec<_>, _>>()?
         };
         for id in starting {
@@ -166,10 +172,29 @@ impl Inner {
         Ok(snapshots)
     }
 
+    /// Says of a damaged file that it is passed over.
+    pub(crate) fn warn_once(&self, file: PathBuf, why: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warned.contains(&file) {
+            tracing::warn!(
+                "{} is damaged and is passed over, with what it stands for: {why}",
+                file.display()
+            );
+            warned.insert(file);
+        }
+    }
+
     /// A snapshot of this instance. One whose archive somebody took away or cut is none: it could be restored by nobody,
     /// and while its sandbox is there it can be taken again.
     pub(crate) fn snapshot(&self, reference: SnapshotRef) -> Result<Option<Snapshot>, Fault> {
-        let meta = SnapshotMeta::read(&self.layout.sidecar(reference.as_str()))?;
+        let sidecar = self.layout.sidecar(reference.as_str());
+        let meta = match SnapshotMeta::read(&sidecar) {
+            Err(fault) if fault.kind == ErrorKind::Invalid => {
+                self.warn_once(sidecar, &fault.message);
+                None
+            }
+            meta => meta?,
+        };
         let Some(meta) = meta.filter(|meta| meta.instance == *self.layout.instance()) else {
             return Ok(None);
         };

@@ -10,7 +10,7 @@ use outpost_core::model::{NetworkPolicy, SandboxId, SnapshotRef};
 use outpost_core::ports::{ErrorKind, StartSpec, Started};
 
 use crate::archive::{UnpackError, unpack_from};
-use crate::boot::{BootDir, Mark};
+use crate::boot::{BootDir, Damaged, Mark, Place};
 use crate::durable::make_durable;
 use crate::ending::end_all;
 use crate::fault::{During as _, Fault, blocking};
@@ -32,6 +32,7 @@ pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) ->
     }
     refuse_what_cannot_be_enforced(&inner, &spec.network_policy)?;
     cancel.check()?;
+    end_what_is_damaged(&inner, &spec.id).await?;
 
     let (at, to_prepare, watched) = (inner.clone(), spec.clone(), cancel.clone());
     let (boot, program) = match blocking(move || prepare(&at, &to_prepare, &watched)).await? {
@@ -61,6 +62,25 @@ pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) ->
             }
         },
     }
+}
+
+/// Ends what still runs in a damaged sandbox of the session: there is never more than one worker for it.
+async fn end_what_is_damaged(inner: &Arc<Inner>, id: &SandboxId) -> Result<(), Fault> {
+    let (at, of) = (inner.clone(), id.clone());
+    let place = blocking(move || BootDir::at(&at.layout, at.layout.newest(&of.session))).await?;
+    let Place::Damaged(Damaged { dir, .. }) = place else { return Ok(()) };
+    // Its notes are not believed, so that its processes are known by their environment and their place only.
+    let meta = SandboxMeta {
+        instance: inner.layout.instance().clone(),
+        session: id.session.clone(),
+        boot: id.boot,
+        started_at: Timestamp::now(),
+        restored_from: None,
+        machine_boot: Some("unknown".to_owned()),
+    };
+    let boot = BootDir { meta, dir, tmp: inner.layout.tmp(id) };
+    end_all(boot, inner.settings.removal_grace, Cancel::default()).await?;
+    Ok(())
 }
 
 fn refuse_what_cannot_be_enforced(inner: &Inner, policy: &NetworkPolicy) -> Result<(), Fault> {
@@ -128,9 +148,17 @@ fn fill(inner: &Inner, spec: &StartSpec, aside: &Path, cancel: &Cancel) -> Resul
 
 fn move_into_place(inner: &Inner, id: &SandboxId, aside: &Path, place: &Path) -> Result<(), Fault> {
     let _moving = inner.moving();
-    if let Some(older) = SandboxMeta::read(place)? {
-        let displaced = inner.layout.displaced(&older.id());
-        fs::rename(place, &displaced).during(|| format!("move boot {} aside", older.boot))?;
+    match BootDir::at(&inner.layout, place.to_owned())? {
+        Place::Free => {}
+        Place::Sandbox(older) => {
+            let displaced = inner.layout.displaced(&older.meta.id());
+            fs::rename(place, &displaced).during(|| format!("move boot {} aside", older.meta.boot))?;
+        }
+        Place::Damaged(Damaged { why, .. }) => {
+            let aside = inner.layout.damaged(&id.session);
+            fs::rename(place, &aside).during(|| "move a damaged sandbox aside")?;
+            tracing::warn!(sandbox = %id, "a damaged sandbox was moved to {}: {why}", aside.display());
+        }
     }
     fs::rename(aside, place).during(|| format!("move boot {} into place", id.boot))
 }

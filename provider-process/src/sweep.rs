@@ -1,5 +1,6 @@
 //! Deleting trees, and clearing away what an earlier process was in the middle of.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -55,7 +56,8 @@ pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
         }
     }
     let mut temporary = Vec::new();
-    for boot in boot::all(layout)? {
+    let (boots, damaged) = boot::all(layout)?;
+    for boot in boots {
         if !boot.has(Mark::Launched)? {
             let gone = layout.aside("gone", &boot.meta.id());
             fs::rename(&boot.dir, &gone).during(|| format!("move {}", boot.dir.display()))?;
@@ -67,7 +69,9 @@ pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
     let root = layout.tmp_root();
     for name in names_in(&root)? {
         let dir = root.join(&name);
-        if layout.is_own_boot(&name) && !temporary.contains(&dir) {
+        // Which boot a damaged sandbox is of is not known; its processes may live.
+        let is_damaged = damaged.iter().any(|it| it.dir.file_name().is_some_and(|it| is_boot_of(&name, it)));
+        if layout.is_own_boot(&name) && !temporary.contains(&dir) && !is_damaged {
             if_possible(delete_tree(&dir));
         }
     }
@@ -77,6 +81,11 @@ pub(crate) fn sweep(layout: &Layout) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// Whether a name is that of a boot whose sandbox may have the directory of another name.
+fn is_boot_of(name: &str, directory: &OsStr) -> bool {
+    directory.to_str().is_some_and(|directory| name.starts_with(directory))
 }
 
 /// Whether a file among the snapshots belongs to one of this instance's that is not complete.

@@ -32,10 +32,6 @@ impl Fixture {
     fn snapshot_file(&self, name: &str) -> PathBuf {
         self.desk.state().join("snapshots").join(name)
     }
-
-    fn hindrance(&self) -> PathBuf {
-        self.desk.state().join("sandboxes/outpost-desk-1-00000000000000000000")
-    }
 }
 
 #[async_trait]
@@ -106,8 +102,7 @@ impl ProviderFixture for Fixture {
         let state = self.desk.state();
         match what {
             Hindrance::List => {
-                fs::create_dir_all(self.hindrance()).unwrap();
-                fs::write(self.hindrance().join("meta.json"), "{").unwrap();
+                fs::rename(state.join("snapshots"), state.join("snapshots-away")).unwrap();
             }
             Hindrance::Start => {
                 fs::rename(state.join("tmp"), state.join("tmp-away")).unwrap();
@@ -132,8 +127,8 @@ impl ProviderFixture for Fixture {
             fs::remove_file(state.join("tmp")).unwrap();
             fs::rename(state.join("tmp-away"), state.join("tmp")).unwrap();
         }
-        if self.hindrance().exists() {
-            fs::remove_dir_all(self.hindrance()).unwrap();
+        if state.join("snapshots-away").exists() {
+            fs::rename(state.join("snapshots-away"), state.join("snapshots")).unwrap();
         }
         for entry in fs::read_dir(state.join("snapshots")).unwrap() {
             let path: PathBuf = entry.unwrap().path();

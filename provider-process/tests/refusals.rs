@@ -135,20 +135,6 @@ async fn a_shell_that_never_reads_the_environment_does_not_hang_the_start() {
     assert_eq!(desk.processes(), [] as [i32; 0]);
 }
 
-#[tokio::test]
-async fn a_damaged_note_makes_the_listing_an_error_that_names_it() {
-    let desk = Desk::new();
-    let provider = desk.provider();
-    start(&provider, desk.spec("devin-1", 1, "exit 0")).await;
-    let meta = desk.run("devin-1").parent().unwrap().join("meta.json");
-    let good = fs::read(&meta).unwrap();
-    fs::write(&meta, "{").unwrap();
-    let error = provider.list().await.unwrap_err();
-    assert!(error.to_string().contains("meta.json"), "{error}");
-    fs::write(&meta, good).unwrap();
-    remove(&provider, &id("devin-1", 1)).await;
-}
-
 /// A small file system of its own, where this user may mount one.
 struct SmallDisk {
     dir: tempfile::TempDir,

@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn a_process_is_known_by_its_environment_and_by_its_place_only_when_it_has_no_home() {
         let marks = Marks { supervisor: None, worker: None, tmp: "/t".into(), dir: "/d".into() };
-        let table: [(&[(&str, &str)], &str, bool); 10] = [
+        type Variables<'a> = &'a [(&'a str, &'a str)];
+        let table: [(Variables<'_>, &str, bool); 10] = [
             (&[("TMPDIR", "/t")], "/", true),
             (&[("TMPDIR", "/tmp"), ("HOME", "/d/disk/home")], "/", true),
             (&[("DEVIN_REMOTE_STATE_DIR", "/d/disk/state"), ("HOME", "/root")], "/", true),
