@@ -1,6 +1,7 @@
 //! Starting a boot's supervisor, and through it the worker.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -32,12 +33,8 @@ pub(crate) fn install_program(run: &Path, program: &WorkerProgram) -> Result<Str
             let inside = bin.join(name);
             let what = || format!("put the worker's program {} into the sandbox", path.display());
             fs::create_dir_all(&bin).during(what)?;
-            // A link needs no open file, so that nothing that is forked meanwhile can keep it from being executed; a
-            // copy is for other file systems.
-            if fs::hard_link(path, &inside).is_err() {
-                fs::copy(path, &inside).during(what)?;
-                fs::set_permissions(&inside, fs::Permissions::from_mode(0o555)).during(what)?;
-            }
+            copy(path, &inside).during(what)?;
+            fs::set_permissions(&inside, fs::Permissions::from_mode(0o555)).during(what)?;
             Ok(inside.to_string_lossy().into_owned())
         }
         WorkerProgram::Fetch { .. } => {
@@ -45,6 +42,20 @@ pub(crate) fn install_program(run: &Path, program: &WorkerProgram) -> Result<Str
         }
         _ => Err(Fault::new(ErrorKind::Unsupported, "this kind of program is not known here")),
     }
+}
+
+/// Copies a program, sharing its blocks where the file system can. A link would do with less, but a session that writes
+/// into its program would change it for every later one.
+///
+/// Another process copies: a file that this one had open for writing could be inherited by whatever is forked meanwhile,
+/// and cannot be executed until that has gone on to its own program (`ETXTBSY`).
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let copied = std::process::Command::new("cp").arg("--").args([from, to]).stdin(Stdio::null()).output()?;
+    if copied.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&copied.stderr).trim().replace('\n', "; ");
+    Err(io::Error::other(why))
 }
 
 /// Starts the supervisor and waits until it has started the worker. The worker's environment goes through a pipe; only

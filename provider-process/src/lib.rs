@@ -35,7 +35,7 @@
 //!
 //! # Systems
 //!
-//! Linux and macOS. Linux: `setsid` of util-linux or perl; processes are found through `/proc` and signalled through
+//! Linux and macOS, with `cp` in Outpost's `PATH`. Linux: `setsid` of util-linux or perl; processes are found through `/proc` and signalled through
 //! handles. macOS: perl, which starts the worker's session; processes are found through `ps`, where a process that has
 //! left its group, its session *and* its `TMPDIR` is not found by its working directory.
 

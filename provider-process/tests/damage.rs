@@ -125,3 +125,25 @@ async fn a_snapshot_whose_note_is_damaged_hides_no_other_and_is_unusable() {
     let answer = provider.start(restored(desk.spec("devin-1", 2, "exit 0"), &taken[0])).await.unwrap();
     assert!(matches!(answer, Started::SnapshotUnusable { .. }), "{answer:?}");
 }
+
+#[tokio::test]
+async fn a_session_that_writes_into_its_program_changes_it_for_no_later_one() {
+    let desk = Desk::new();
+    let provider = desk.provider();
+    let worker = "chmod u+w \"$0\"; echo 'echo changed' >>\"$0\"; echo ready";
+    let first = desk.spec("devin-1", 1, worker);
+    let mut second = first.clone();
+    second.id = id("devin-2", 1);
+    second.worker.session = second.id.session.clone();
+    for spec in [first, second] {
+        let boot = spec.id.clone();
+        start(&provider, spec).await;
+        assert_eq!(exited(&provider, &boot).await, Some(0));
+    }
+    let log = |session: &str| fs::read_to_string(desk.run(session).join("log")).unwrap();
+    assert!(log("devin-1").contains("ready\nchanged"), "it did change its own: {}", log("devin-1"));
+    assert_eq!(log("devin-2").matches("changed").count(), 1, "{}", log("devin-2"));
+    for session in ["devin-1", "devin-2"] {
+        remove(&provider, &id(session, 1)).await;
+    }
+}
