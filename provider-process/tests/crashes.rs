@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use outpost_core::model::{SandboxState, WorkerEnding, WorkerProgram};
@@ -503,14 +504,34 @@ async fn a_save_that_is_called_off_by_outposts_end_leaves_nothing_and_is_done_by
     remove(&provider, &id("devin-1", 2)).await;
 }
 
+/// Puts an archive without an end in the place of one: what restores it ends when it is called off, and never else.
+fn make_endless(archive: PathBuf) {
+    fs::remove_file(&archive).unwrap();
+    nix::unistd::mkfifo(&archive, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::thread::spawn(move || {
+        // Waits for the reader.
+        let pipe = fs::OpenOptions::new().write(true).open(archive).unwrap();
+        let mut tar = tar::Builder::new(zstd::Encoder::new(pipe, 1).unwrap());
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o600);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(0);
+        // An error when the reader has gone.
+        while tar.append_data(&mut header, "workspace/file", std::io::empty()).is_ok() {}
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_ends_a_restore_that_is_under_way() {
     let desk = Desk::new();
     let provider = desk.provider();
-    start(&provider, desk.spec("devin-1", 1, MANY_FILES)).await;
+    start(&provider, desk.spec("devin-1", 1, "exit 0")).await;
     exited(&provider, &id("devin-1", 1)).await;
     let snapshot = save(&provider, &id("devin-1", 1)).await;
     remove(&provider, &id("devin-1", 1)).await;
+    make_endless(desk.state().join(format!("snapshots/{}.tar.zst", snapshot.reference)));
 
     let second = id("devin-1", 2);
     let spec = restored(desk.spec("devin-1", 2, IDLE), &snapshot);
@@ -518,8 +539,7 @@ async fn a_removal_ends_a_restore_that_is_under_way() {
         until("the start", async || state_of(&provider, &second).await.is_some()).await;
         tokio::time::timeout(BOUND, remove(&provider, &second)).await.unwrap();
     });
-    // It may have been too quick; what counts is that nothing of it is left.
-    println!("the start's answer: {started:?}");
+    assert_eq!(started.unwrap_err().kind(), ErrorKind::Conflict);
     assert!(provider.list().await.unwrap().sandboxes.is_empty());
     assert_eq!(fs::read_dir(desk.state().join("sandboxes")).unwrap().count(), 0);
     assert_eq!(desk.processes(), [] as [i32; 0]);
