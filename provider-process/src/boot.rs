@@ -27,7 +27,7 @@ pub(crate) enum Mark {
     /// It is being removed.
     Removing,
     /// What it was restored from has reached the disk.
-    Durable,
+    Synced,
 }
 
 impl Mark {
@@ -36,7 +36,7 @@ impl Mark {
             Self::Launched => "launched",
             Self::Killed => "killed",
             Self::Removing => "removing",
-            Self::Durable => "durable",
+            Self::Synced => "synced",
         }
     }
 }
@@ -212,13 +212,13 @@ impl BootDir {
     /// Whether the machine stopped before what was restored had reached the disk.
     fn is_torn(&self) -> Result<bool, Fault> {
         let other_machine_boot = self.meta.machine_boot != machine_boot();
-        Ok(self.meta.restored_from.is_some() && other_machine_boot && !self.has(Mark::Durable)?)
+        Ok(self.meta.restored_from.is_some() && other_machine_boot && !self.has(Mark::Synced)?)
     }
 
     /// Whether what it was restored from has yet to reach the disk, and this start of the machine has it in memory.
     pub(crate) fn awaits_durability(&self) -> Result<bool, Fault> {
         let same_machine_boot = self.meta.machine_boot == machine_boot();
-        Ok(self.meta.restored_from.is_some() && same_machine_boot && !self.has(Mark::Durable)?)
+        Ok(self.meta.restored_from.is_some() && same_machine_boot && !self.has(Mark::Synced)?)
     }
 
     fn exit_code(&self) -> Result<Option<i32>, Fault> {

@@ -44,6 +44,6 @@ fn sync(boot: &BootDir) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(&dir)?;
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    openat(&dir, Mark::Durable.file(), flags, Mode::RUSR | Mode::WUSR)?;
+    openat(&dir, Mark::Synced.file(), flags, Mode::RUSR | Mode::WUSR)?;
     dir.sync_all()
 }

@@ -5,7 +5,7 @@
 //! <state>/sandboxes/outpost-<instance>-<hash of session>/        the session's newest boot
 //! <state>/sandboxes/outpost-<instance>-<hash of session>-<boot>/ an older boot that is not yet removed
 //!     meta.json                               which boot it is, and what it came from
-//!     launched, durable, killed, removing     empty: what has happened to it
+//!     launched, synced, killed, removing      empty: what has happened to it
 //!     disk/{home,workspace/repos,state}       what is saved
 //!     run/                                    what belongs to this boot only
 //! <state>/sandboxes/.new-…, .gone-…           being prepared, being deleted

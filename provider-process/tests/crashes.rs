@@ -192,7 +192,7 @@ async fn a_restored_disk_that_was_not_durable_when_the_machine_stopped_is_not_sa
     remove(&provider, &first).await;
     start(&provider, restored(desk.spec("devin-1", 2, "exit 0"), &snapshot)).await;
     exited(&provider, &second).await;
-    let durable = desk.run("devin-1").with_file_name("durable");
+    let durable = desk.run("devin-1").with_file_name("synced");
     until("the disk is durable", async || durable.exists()).await;
 
     // Outpost was ended before it was, and the next one makes it so.
