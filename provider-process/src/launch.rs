@@ -50,7 +50,10 @@ pub(crate) fn install_program(run: &Path, program: &WorkerProgram) -> Result<Str
 /// Another process copies: a file that this one had open for writing could be inherited by whatever is forked meanwhile,
 /// and cannot be executed until that has gone on to its own program (`ETXTBSY`).
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let copied = std::process::Command::new("cp").arg("--").args([from, to]).stdin(Stdio::null()).output()?;
+    let mut cp = std::process::Command::new("cp");
+    // Outpost's environment holds its tokens.
+    cp.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    let copied = cp.arg("--").args([from, to]).stdin(Stdio::null()).output()?;
     if copied.status.success() {
         return Ok(());
     }

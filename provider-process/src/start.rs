@@ -32,7 +32,7 @@ pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) ->
     }
     refuse_what_cannot_be_enforced(&inner, &spec.network_policy)?;
     cancel.check()?;
-    end_what_is_damaged(&inner, &spec.id).await?;
+    end_what_is_damaged(&inner, &spec.id, cancel.clone()).await?;
 
     let (at, to_prepare, watched) = (inner.clone(), spec.clone(), cancel.clone());
     let (boot, program) = match blocking(move || prepare(&at, &to_prepare, &watched)).await? {
@@ -65,7 +65,7 @@ pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) ->
 }
 
 /// Ends what still runs in a damaged sandbox of the session: there is never more than one worker for it.
-async fn end_what_is_damaged(inner: &Arc<Inner>, id: &SandboxId) -> Result<(), Fault> {
+async fn end_what_is_damaged(inner: &Arc<Inner>, id: &SandboxId, cancel: Cancel) -> Result<(), Fault> {
     let (at, of) = (inner.clone(), id.clone());
     let place = blocking(move || BootDir::at(&at.layout, at.layout.newest(&of.session))).await?;
     let Place::Damaged(Damaged { dir, .. }) = place else { return Ok(()) };
@@ -79,7 +79,7 @@ async fn end_what_is_damaged(inner: &Arc<Inner>, id: &SandboxId) -> Result<(), F
         machine_boot: Some("unknown".to_owned()),
     };
     let boot = BootDir { meta, dir, tmp: inner.layout.tmp(id) };
-    end_all(boot, inner.settings.removal_grace, Cancel::default()).await?;
+    end_all(boot, inner.settings.removal_grace, cancel).await?;
     Ok(())
 }
 
