@@ -95,6 +95,22 @@ impl Drop for Stranger {
     }
 }
 
+/// A stranger that started at a time that neither worker nor supervisor has: the clock of starts is coarse.
+fn later_stranger(desk: &Desk, session: &str) -> Stranger {
+    let begun = std::time::Instant::now();
+    loop {
+        let stranger = Stranger(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+        let number = stranger.0.id().try_into().unwrap();
+        let stat = procfs::process::Process::new(number).and_then(|process| process.stat()).unwrap();
+        let started = stat.starttime.to_string();
+        let noted = |file| fs::read_to_string(desk.run(session).join(file)).unwrap();
+        if ["worker", "supervisor"].iter().all(|file| !noted(file).trim_end().ends_with(&started)) {
+            return stranger;
+        }
+        assert!(begun.elapsed() < BOUND, "no later stranger");
+    }
+}
+
 /// Rewrites the numbers of worker and supervisor so that they are those of a living process that is not ours.
 fn recycle(desk: &Desk, session: &str, foreign: u32) {
     for file in ["worker", "supervisor"] {
@@ -113,7 +129,7 @@ async fn a_recycled_number_is_neither_taken_for_the_worker_nor_killed() {
     start(&provider, desk.spec("devin-1", 1, "exit 0")).await;
     exited(&provider, &boot).await;
     fs::remove_file(desk.run("devin-1").join("exit")).unwrap();
-    let mut stranger = Stranger(std::process::Command::new("sleep").arg("1000").spawn().unwrap());
+    let mut stranger = later_stranger(&desk, "devin-1");
     recycle(&desk, "devin-1", stranger.0.id());
 
     assert_eq!(state_of(&provider, &boot).await, Some(SandboxState::Exited { code: None }));
