@@ -5,8 +5,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use outpost_core::model::{MachineEnv, Sandbox, SandboxId, SandboxState, WorkerEnding};
+use outpost_provider_kit::{During as _, Fault};
 
-use crate::fault::{During as _, Fault};
 use crate::layout::{Layout, private_dir};
 use crate::meta::SandboxMeta;
 use crate::processes::{Marks, Recorded, machine_boot};

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use outpost_core::model::WorkerEnding;
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::{Cancel, Fault, blocking};
 
 use crate::boot::{BootDir, Mark};
-use crate::fault::{Fault, blocking};
 use crate::processes::{Members, Process, members, send};
-use crate::tasks::Cancel;
 
 /// How long after KILL a process may still be seen, for example while it waits for a disk.
 const KILLED_WITHIN: Duration = Duration::from_secs(15);

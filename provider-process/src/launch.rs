@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use outpost_core::model::{SUPERVISOR, WorkerProgram, WorkerSpec};
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::{Cancel, During as _, Fault};
 use secrecy::ExposeSecret as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::boot::BootDir;
-use crate::fault::{During as _, Fault};
 use crate::settings::Settings;
-use crate::tasks::Cancel;
 
 /// As the supervisor's contract has it.
 const END_OF_ENVIRONMENT: &str = "#end\n";

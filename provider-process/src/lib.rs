@@ -46,7 +46,6 @@ mod archive;
 mod boot;
 mod durable;
 mod ending;
-mod fault;
 mod launch;
 mod layout;
 mod lock;
@@ -59,7 +58,6 @@ mod settings;
 mod small;
 mod start;
 mod sweep;
-mod tasks;
 
 pub use provider::ProcessProvider;
 pub use settings::{BuildError, Builder, Settings, UnenforcedNetworkPolicy};

@@ -9,9 +9,9 @@ use outpost_core::model::{
     Boot, InstanceId, SandboxId, SessionId, Snapshot, SnapshotPurpose, SnapshotRef, WorkerEnding,
 };
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::{During as _, Fault};
 use serde::{Deserialize, Serialize};
 
-use crate::fault::{During as _, Fault};
 use crate::layout::write_durably;
 use crate::small::{Small, read_small};
 

@@ -1,26 +1,25 @@
 //! The provider: who may do what when, and the port's answers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use outpost_core::model::{
-    InstanceId, Sandbox, SandboxId, SandboxState, SessionId, Snapshot, SnapshotPurpose, SnapshotRef,
-    WorkerEnding,
+    InstanceId, Sandbox, SandboxId, SandboxState, Snapshot, SnapshotPurpose, SnapshotRef, WorkerEnding,
 };
 use outpost_core::ports::{
     Capabilities, Error, ErrorKind, Inventory, Removed, SandboxProvider, Saving, StartSpec, Started, Stopped,
 };
+use outpost_provider_kit::{Cancel, Fault, Tasks, Turns, blocking};
 
 use crate::boot::{self, BootDir, Damaged, names_in};
 use crate::durable::make_durable;
 use crate::ending::end_all;
-use crate::fault::{Fault, blocking};
 use crate::layout::Layout;
 use crate::meta::SnapshotMeta;
 use crate::remove::remove;
@@ -28,7 +27,6 @@ use crate::save::save;
 use crate::settings::{BuildError, Builder, Settings};
 use crate::start::start;
 use crate::sweep::sweep;
-use crate::tasks::{Cancel, Tasks};
 use crate::{NAME, lock};
 
 /// Sandboxes as process groups in directories of this machine. What it does and does not do stands at the head of this
@@ -73,7 +71,7 @@ impl ProcessProvider {
             layout,
             settings,
             moving: RwLock::default(),
-            turns: Mutex::default(),
+            turns: Turns::default(),
             starts: Tasks::default(),
             stops: Tasks::default(),
             saves: Tasks::default(),
@@ -99,7 +97,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     /// Held for reading while directories are listed, for writing while one changes its name.
     moving: RwLock<()>,
-    turns: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
+    pub(crate) turns: Turns,
     starts: Tasks<SandboxId, Started>,
     stops: Tasks<SandboxId, WorkerEnding>,
     saves: Tasks<(SandboxId, SnapshotPurpose), Snapshot>,
@@ -122,18 +120,6 @@ impl Inner {
 
     fn listing(&self) -> RwLockReadGuard<'_, ()> {
         self.moving.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whoever changes something of a session holds its turn meanwhile.
-    pub(crate) fn turn(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(session).and_then(Weak::upgrade) {
-            return turn;
-        }
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::new(tokio::sync::Mutex::new(()));
-        turns.insert(session.clone(), Arc::downgrade(&turn));
-        turn
     }
 
     /// Ends a start, a save and the grace of a stop of a sandbox that nobody wants any more.
@@ -228,7 +214,7 @@ impl SandboxProvider for ProcessProvider {
         let inner = self.inner.clone();
         // Before the look at the disk: what has become a sandbox in between is seen there.
         let starting = inner.starts.keys();
-        blocking(move || inner.inventory(starting)).await.map_err(|fault| fault.in_operation("list"))
+        blocking(move || inner.inventory(starting)).await.map_err(|fault| fault.in_operation(NAME, "list"))
     }
 
     async fn start(&self, spec: StartSpec) -> Result<Started, Error> {
@@ -236,7 +222,7 @@ impl SandboxProvider for ProcessProvider {
         let id = spec.id.clone();
         let started = self.inner.starts.run(&id, None, |cancel| start(inner, spec, cancel)).await;
         match started {
-            Some(result) => result.map_err(|fault| fault.in_operation("start")),
+            Some(result) => result.map_err(|fault| fault.in_operation(NAME, "start")),
             None => {
                 Err(Error::new(ErrorKind::Unavailable, NAME, "start", "still under way")
                     .may_have_been_applied())
@@ -253,7 +239,7 @@ impl SandboxProvider for ProcessProvider {
         match stopped.await {
             None => Ok(Stopped::InProgress),
             Some(Ok(ending)) => Ok(Stopped::Done { ending }),
-            Some(Err(fault)) => Err(fault.in_operation("stop worker")),
+            Some(Err(fault)) => Err(fault.in_operation(NAME, "stop worker")),
         }
     }
 
@@ -265,7 +251,7 @@ impl SandboxProvider for ProcessProvider {
         match saved.await {
             None => Ok(Saving::InProgress),
             Some(Ok(snapshot)) => Ok(Saving::Done(snapshot)),
-            Some(Err(fault)) => Err(fault.in_operation("save")),
+            Some(Err(fault)) => Err(fault.in_operation(NAME, "save")),
         }
     }
 
@@ -276,13 +262,14 @@ impl SandboxProvider for ProcessProvider {
         match removed.await {
             None => Ok(Removed::InProgress),
             Some(Ok(())) => Ok(Removed::Done),
-            Some(Err(fault)) => Err(fault.in_operation("remove")),
+            Some(Err(fault)) => Err(fault.in_operation(NAME, "remove")),
         }
     }
 
     async fn extend(&self, id: &SandboxId) -> Result<Option<Timestamp>, Error> {
         let (inner, of) = (self.inner.clone(), id.clone());
-        let found = blocking(move || inner.find(&of)).await.map_err(|fault| fault.in_operation("extend"))?;
+        let found =
+            blocking(move || inner.find(&of)).await.map_err(|fault| fault.in_operation(NAME, "extend"))?;
         match found {
             Some(_) => Ok(None),
             None => Err(Error::new(ErrorKind::NotFound, NAME, "extend", format!("{id} does not exist"))),
@@ -292,7 +279,7 @@ impl SandboxProvider for ProcessProvider {
     async fn delete_snapshot(&self, snapshot: &SnapshotRef) -> Result<(), Error> {
         let (inner, snapshot) = (self.inner.clone(), snapshot.clone());
         let deleted = blocking(move || inner.delete_snapshot_now(&snapshot)).await;
-        deleted.map_err(|fault| fault.in_operation("delete snapshot"))
+        deleted.map_err(|fault| fault.in_operation(NAME, "delete snapshot"))
     }
 }
 
@@ -302,8 +289,7 @@ async fn stop(
     grace: Duration,
     cancel: Cancel,
 ) -> Result<WorkerEnding, Fault> {
-    let turn = inner.turn(&id.session);
-    let _turn = turn.lock().await;
+    let _turn = inner.turns.take(&id.session).await;
     let found = {
         let inner = inner.clone();
         blocking(move || inner.find(&id)).await?

@@ -4,20 +4,18 @@ use std::fs;
 use std::sync::Arc;
 
 use outpost_core::model::{SandboxId, SnapshotRef};
+use outpost_provider_kit::{Cancel, During as _, Fault, blocking};
 
 use crate::boot::{BootDir, Mark};
 use crate::ending::end_all;
-use crate::fault::{During as _, Fault, blocking};
 use crate::layout::{Layout, sync_parent};
 use crate::provider::Inner;
 use crate::sweep::{delete_file, delete_tree};
-use crate::tasks::Cancel;
 
 pub(crate) async fn remove(inner: Arc<Inner>, id: SandboxId, cancel: Cancel) -> Result<(), Fault> {
     inner.call_off(&id).await;
     let gone = {
-        let turn = inner.turn(&id.session);
-        let _turn = turn.lock().await;
+        let _turn = inner.turns.take(&id.session).await;
         let (at, of) = (inner.clone(), id.clone());
         let Some(boot) = blocking(move || mark(&at, &of)).await? else {
             return Ok(());

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use outpost_core::model::{SandboxId, SandboxState, Snapshot, SnapshotPurpose, SnapshotRef};
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::{Cancel, During as _, Fault, blocking};
 
 use crate::archive::{pack_to, verify};
 use crate::boot::BootDir;
 use crate::ending::end_all;
-use crate::fault::{During as _, Fault, blocking};
 use crate::layout::sync_parent;
 use crate::meta::SnapshotMeta;
 use crate::provider::Inner;
 use crate::remove::delete_snapshot_files;
 use crate::sweep::delete_file;
-use crate::tasks::Cancel;
 
 /// The worker's own download cache, `DEVIN_WORKER_CACHE_DIR`: the only thing on the disk that is not saved.
 const CACHE: &str = "state/cache";
@@ -28,8 +27,7 @@ pub(crate) async fn save(
     purpose: SnapshotPurpose,
     cancel: Cancel,
 ) -> Result<Snapshot, Fault> {
-    let turn = inner.turn(&id.session);
-    let _turn = turn.lock().await;
+    let _turn = inner.turns.take(&id.session).await;
     let (at, of) = (inner.clone(), id.clone());
     let boot = match blocking(move || look(&at, &of, purpose)).await? {
         Found::Saved(snapshot) => return Ok(snapshot),

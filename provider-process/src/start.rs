@@ -8,12 +8,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use outpost_core::model::{NetworkPolicy, SandboxId, SnapshotRef};
 use outpost_core::ports::{ErrorKind, StartSpec, Started};
+use outpost_provider_kit::{Cancel, During as _, Fault, blocking};
 
 use crate::archive::{UnpackError, unpack_from};
 use crate::boot::{BootDir, Damaged, Mark, Place};
 use crate::durable::make_durable;
 use crate::ending::end_all;
-use crate::fault::{During as _, Fault, blocking};
 use crate::launch::{install_program, launch};
 use crate::layout::private_dir;
 use crate::meta::{SandboxMeta, SnapshotMeta};
@@ -21,11 +21,9 @@ use crate::processes::machine_boot;
 use crate::provider::Inner;
 use crate::settings::UnenforcedNetworkPolicy;
 use crate::sweep::delete_tree;
-use crate::tasks::Cancel;
 
 pub(crate) async fn start(inner: Arc<Inner>, spec: StartSpec, cancel: Cancel) -> Result<Started, Fault> {
-    let turn = inner.turn(&spec.id.session);
-    let _turn = turn.lock().await;
+    let _turn = inner.turns.take(&spec.id.session).await;
     let (at, id) = (inner.clone(), spec.id.clone());
     if let Some(boot) = blocking(move || at.find(&id)).await? {
         return Ok(Started::Sandbox(blocking(move || boot.sandbox()).await?));

@@ -1,5 +1,6 @@
 //! Deleting trees, and clearing away what an earlier process was in the middle of.
 
+use outpost_provider_kit::{During as _, Fault};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
@@ -7,7 +8,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::boot::{self, Mark, names_in};
-use crate::fault::{During as _, Fault};
 use crate::layout::Layout;
 
 /// So often is a tree begun to be deleted before a fault counts.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::{Cancel, During as _, Fault};
 use sha2::{Digest as _, Sha256};
 use zstd::stream::{read::Decoder, write::Encoder};
 
@@ -14,8 +15,6 @@ use super::LEVEL;
 use super::attributes::hex;
 use super::pack::pack;
 use super::unpack::{UnpackError, unpack};
-use crate::fault::{During as _, Fault};
-use crate::tasks::Cancel;
 
 const CHUNK_BYTES: usize = 512 * 1024;
 const CHUNKS_AHEAD: usize = 8;

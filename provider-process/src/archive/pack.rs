@@ -7,13 +7,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use outpost_provider_kit::{Cancel, During as _, Fault};
 use tar::{Builder, EntryType, Header};
 
 use super::attributes::{Record, mtime_record, xattrs};
 use super::sparse;
-use super::walk::{Found, Seen, walk, with_access};
-use crate::fault::{During as _, Fault};
-use crate::tasks::Cancel;
+use super::walk::{Found, Seen, Unreadable, walk, with_access};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 /// As many warnings are kept for people; the others are only counted.
@@ -49,8 +48,8 @@ impl Report {
     }
 }
 
-impl From<(PathBuf, io::Error)> for Fault {
-    fn from((path, error): (PathBuf, io::Error)) -> Self {
+impl From<Unreadable> for Fault {
+    fn from(Unreadable(path, error): Unreadable) -> Self {
         Self::io(format_args!("read {path:?}"), &error)
     }
 }
@@ -113,7 +112,7 @@ impl<W: Write> Packer<W> {
         let target = match std::fs::read_link(&found.path) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err((found.path.clone(), error).into()),
+            Err(error) => return Err(Unreadable(found.path.clone(), error).into()),
         };
         let mut header = header(&found.metadata, EntryType::Symlink);
         self.prepend(mtime_record(&found.metadata).into_iter().collect())?;
@@ -142,9 +141,9 @@ impl<W: Write> Packer<W> {
                 self.report.warn(&found.name, "cannot be read and was left out");
                 return Ok(());
             }
-            Err(error) => return Err((found.path.clone(), error).into()),
+            Err(error) => return Err(Unreadable(found.path.clone(), error).into()),
         };
-        let reading = |error| Fault::from((found.path.clone(), error));
+        let reading = |error| Fault::from(Unreadable(found.path.clone(), error));
         // What is open counts, not what was at this name before.
         let metadata = file.metadata().map_err(reading)?;
         if !metadata.is_file() {
@@ -225,7 +224,7 @@ impl<W: Write> Packer<W> {
                 }
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err((found.path.clone(), error).into()),
+                Err(error) => return Err(Unreadable(found.path.clone(), error).into()),
             };
             self.tar.get_mut().write_all(&self.buffer[..got]).during(|| "write the snapshot")?;
             left -= got as u64;

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::Cancel;
 use tempfile::TempDir;
 
 use super::file::Packed;
 use super::{UnpackError, pack_to, unpack_from, verify};
-use crate::tasks::Cancel;
 
 struct Bench {
     dir: PathBuf,

@@ -12,13 +12,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Component, Path, PathBuf};
 
 use filetime::FileTime;
+use outpost_provider_kit::{Cancel, Fault};
 use tar::{Archive, Entry, EntryType};
 use xattr::FileExt as _;
 
 use super::attributes::{parse_mtime, parse_xattr};
 use super::sparse;
-use crate::fault::Fault;
-use crate::tasks::Cancel;
 
 /// Why a tree could not be made.
 #[derive(Debug)]

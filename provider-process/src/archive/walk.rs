@@ -47,6 +47,10 @@ impl Lent {
     }
 }
 
+/// What cannot be read, and why.
+#[derive(Debug)]
+pub(super) struct Unreadable(pub(super) PathBuf, pub(super) io::Error);
+
 enum Step {
     Enter(PathBuf),
     TakeBack(Lent),
@@ -58,7 +62,7 @@ enum Step {
 ///
 /// What cannot be read even so is [`Seen::Closed`], but an error when it is the root or one of the directories in it:
 /// those are not the session's to give away, and without them there would be next to nothing in the archive.
-pub(super) fn walk<E: From<(PathBuf, io::Error)>>(
+pub(super) fn walk<E: From<Unreadable>>(
     root: &Path,
     skip: &Path,
     mut each: impl FnMut(Seen) -> Result<(), E>,
@@ -70,7 +74,7 @@ pub(super) fn walk<E: From<(PathBuf, io::Error)>>(
             // Also after an error; the innermost first, which is reached through the others.
             Step::TakeBack(lent) => {
                 let path = lent.path.clone();
-                let taken = lent.take_back().map_err(|error| (path, error).into());
+                let taken = lent.take_back().map_err(|error| Unreadable(path, error).into());
                 result = result.and(taken);
             }
             Step::Enter(directory) if result.is_ok() => {
@@ -82,7 +86,7 @@ pub(super) fn walk<E: From<(PathBuf, io::Error)>>(
     result
 }
 
-fn enter<E: From<(PathBuf, io::Error)>>(
+fn enter<E: From<Unreadable>>(
     root: &Path,
     skip: &Path,
     directory: PathBuf,
@@ -101,15 +105,15 @@ fn enter<E: From<(PathBuf, io::Error)>>(
         {
             return each(Seen::Closed(directory));
         }
-        Err(error) => return Err((inside, error).into()),
+        Err(error) => return Err(Unreadable(inside, error).into()),
     };
     for entry in entries {
-        let entry = entry.map_err(|error| (inside.clone(), error))?;
+        let entry = entry.map_err(|error| Unreadable(inside.clone(), error))?;
         let (path, name) = (entry.path(), directory.join(entry.file_name()));
         let metadata = match fs::symlink_metadata(&path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err((path, error).into()),
+            Err(error) => return Err(Unreadable(path, error).into()),
         };
         if metadata.is_dir() && name != skip {
             steps.push(Step::Enter(name.clone()));

@@ -7,12 +7,12 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::Fault;
 use procfs::ProcError;
 use procfs::process::{self, Stat};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use super::{Marks, Process};
-use crate::fault::Fault;
 
 /// What tells one start of the machine from another: process start times count from it.
 pub(crate) fn machine_boot() -> Option<String> {

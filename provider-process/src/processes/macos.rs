@@ -6,10 +6,10 @@ use nix::errno::Errno;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::Fault;
 
 use super::ps::{joined, parse};
 use super::{Marks, Process};
-use crate::fault::Fault;
 
 /// Start times that `ps` prints are dates, so they need nothing to tell one start of the machine from another.
 pub(crate) const fn machine_boot() -> Option<String> {

@@ -26,12 +26,11 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
-use crate::fault::Fault;
-
 #[cfg(target_os = "linux")]
 use linux as system;
 #[cfg(not(target_os = "linux"))]
 use macos as system;
+use outpost_provider_kit::Fault;
 
 pub(crate) use system::machine_boot;
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use outpost_core::ports::ErrorKind;
+use outpost_provider_kit::Cancel;
 
 use super::Bench;
 use crate::archive::pack_to;
-use crate::tasks::Cancel;
 
 /// Where root has prepared what a test is to see as somebody else.
 const PREPARED: &str = "OUTPOST_TEST_PREPARED";

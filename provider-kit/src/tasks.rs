@@ -12,23 +12,28 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use outpost_core::ports::ErrorKind;
 
-use crate::fault::Fault;
+use crate::Fault;
 
 /// Says to running work that nobody wants it any more.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    pub(crate) fn cancel(&self) {
+    /// Says it.
+    pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
+    /// Whether it was said.
+    pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// An error once it was cancelled.
-    pub(crate) fn check(&self) -> Result<(), Fault> {
+    /// Whether to go on.
+    ///
+    /// # Errors
+    /// A conflict, once it was cancelled.
+    pub fn check(&self) -> Result<(), Fault> {
         if self.is_cancelled() {
             return Err(Fault::new(
                 ErrorKind::Conflict,
@@ -59,7 +64,7 @@ impl<T: Clone> Running<T> {
 /// work that nobody waited for is told to whoever asks next; its success is not, because it may no longer be true: the
 /// work is begun again and finds that it is done.
 #[derive(Debug)]
-pub(crate) struct Tasks<K, T: Clone> {
+pub struct Tasks<K, T: Clone> {
     state: Mutex<State<K, T>>,
 }
 
@@ -76,8 +81,9 @@ impl<K, T: Clone> Default for Tasks<K, T> {
 }
 
 impl<K: Clone + Eq + Hash + Debug + Send + Sync, T: Clone + Send + Sync + 'static> Tasks<K, T> {
-    /// Joins the work under `key`, or begins it. `None` = it goes on after `patience`.
-    pub(crate) async fn run<F>(
+    /// Joins the work under `key`, or begins it. `None` = it goes on after `patience`. Dropping the future lets the work go
+    /// on, too.
+    pub async fn run<F>(
         &self,
         key: &K,
         patience: Option<Duration>,
@@ -127,7 +133,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync, T: Clone + Send + Sync + 'stati
     }
 
     /// Calls off the work under `key` and waits until it has ended.
-    pub(crate) async fn cancel(&self, key: &K) {
+    pub async fn cancel(&self, key: &K) {
         let Some(running) = self.lock().running.get(key).cloned() else { return };
         running.cancel.cancel();
         let _ = running.outcome.await;
@@ -135,14 +141,14 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync, T: Clone + Send + Sync + 'stati
     }
 
     /// Calls off everything, without waiting.
-    pub(crate) fn cancel_all(&self) {
+    pub fn cancel_all(&self) {
         for running in self.lock().running.values() {
             running.cancel.cancel();
         }
     }
 
     /// The keys of what runs.
-    pub(crate) fn keys(&self) -> Vec<K> {
+    pub fn keys(&self) -> Vec<K> {
         self.lock().running.iter().filter(|(_, it)| !it.has_ended()).map(|(key, _)| key.clone()).collect()
     }
 
