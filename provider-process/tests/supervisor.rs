@@ -211,6 +211,22 @@ fn a_worker_runs_in_its_directory_with_its_arguments_and_its_end_is_written_down
     }
 }
 
+#[test]
+fn in_a_container_the_output_is_the_engines_and_the_end_has_the_workers_code() {
+    for shell in shells() {
+        let stage = Stage::new(shell);
+        let words = ["/bin/sh", "-c", "echo from the worker; exit 9"];
+        let mut running = stage.start_with("container", &words, |command| {
+            command.stdout(Stdio::piped());
+        });
+        assert_eq!(running.wait(), 9, "{shell:?}");
+        stage.leaves_nothing();
+        let output = std::io::read_to_string(running.child.stdout.take().unwrap()).unwrap();
+        assert_eq!(output, "from the worker\n", "{shell:?}");
+        assert!(!stage.run().join("log").exists(), "{shell:?}");
+    }
+}
+
 // lesson 51
 #[test]
 fn the_environment_is_exactly_what_came_through_the_pipe() {
@@ -308,7 +324,8 @@ fn without_proc_a_start_is_written_down_in_utc_wherever_the_machine_is() {
         println!("skipped: ps is not here, or not this one");
         return;
     }
-    for shell in shells() {
+    // busybox's shell has a ps of its own, which knows no start.
+    for shell in shells().into_iter().filter(|words| words[0] != "busybox") {
         let stage = Stage::new(shell);
         fs::write(stage.script(), SUPERVISOR.replace("/proc/", "/nowhere/")).unwrap();
         let running = stage.start_with("leave", &["sleep", "1000"], |command| {

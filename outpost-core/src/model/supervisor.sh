@@ -6,7 +6,8 @@
 # RUN      an existing directory that belongs to this boot; files below appear in it, each by a rename
 # CWD      the worker's working directory
 # BOOT     a word that names this boot; it begins every file, so that one of an earlier boot is never taken for ours
-# AFTER    `leave`: end when the worker has ended; `stay`: live on until TERM or INT, so that the disk can be saved
+# AFTER    `leave`: end when the worker has ended; `stay`: live on until TERM or INT, so that the disk can be saved;
+#          `container`: end with the worker's code, as the first process of a container whose engine keeps code and log
 #
 # Standard input: lines that a POSIX shell evaluates (`export NAME='value'`), then a line `#end`. They are the worker's whole
 # environment. They are read by the process that becomes the worker and by no other, so they are never in an argument
@@ -17,7 +18,8 @@
 # RUN/worker       BOOT PID START        the worker leads its own session and process group
 # RUN/exit         BOOT CODE TIME        128 + n after signal n; 127 also when it could not be started, 126 without CWD, 125
 #                                        without a whole environment; TIME in Unix seconds
-# RUN/log          what worker and supervisor print; moved to RUN/log.1 when it is longer than 8 MiB
+# RUN/log          what worker and supervisor print; moved to RUN/log.1 when it is longer than 8 MiB. In a `container` there is
+#                  none: it goes to the output that the supervisor was given
 #
 # OUTPOST_SHELL, if set, is the shell that becomes the worker, as words; else /bin/sh.
 #
@@ -34,7 +36,8 @@ cd "$1" || exit 125
 cwd=$2 boot=$3 after=$4
 shift 4
 max_log_bytes=8388608
-exec 3<&0 </dev/null >>log 2>&1
+exec 3<&0 </dev/null
+[ "$after" = container ] || exec >>log 2>&1
 rm -f supervisor worker exit ./*.new
 
 start_of() {
@@ -140,7 +143,7 @@ start_of "$worker"
 publish worker "$boot $worker $start"
 
 # Cuts the log while the worker lives. The worker appends, so it goes on at the new end.
-(
+keep_log() {
     trap '[ "$!" = "$worker" ] || kill -s KILL "$!" 2>/dev/null; exit 0' TERM
     while kill -0 "$worker" 2>/dev/null; do
         sleep 5 &
@@ -150,8 +153,11 @@ publish worker "$boot $worker $start"
             : >log
         fi
     done
-) &
-keeper=$!
+}
+if [ "$after" != container ]; then
+    keep_log &
+    keeper=$!
+fi
 
 # `wait` ends early when a signal comes; the second one then has the worker's code, unless the first had it already.
 while :; do
@@ -168,11 +174,13 @@ while :; do
 done
 phase=ending told=
 publish exit "$boot $code $(date +%s)"
-# Together, or bash says between the two that it was terminated.
-{
-    kill "$keeper"
-    wait "$keeper"
-} 2>/dev/null
+if [ -n "$keeper" ]; then
+    # Together, or bash says between the two that it was terminated.
+    {
+        kill "$keeper"
+        wait "$keeper"
+    } 2>/dev/null
+fi
 
 if [ "$after" = stay ]; then
     phase=staying
@@ -181,4 +189,5 @@ if [ "$after" = stay ]; then
         wait "$!"
     done
 fi
+[ "$after" != container ] || exit "$code"
 exit 0
