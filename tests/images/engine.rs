@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Builds an image on the host's network, so that the build reaches this machine's loopback.
+    /// Builds an image on the host's network, so that the build reaches this machine's loopback. An image that had the name is removed.
     ///
     /// # Errors
     /// What the build printed, when it failed.
@@ -112,6 +112,7 @@ impl Engine {
             forcerm: true,
             ..BuildImageOptions::default()
         };
+        let before = self.docker.inspect_image(&build.image).await.ok().and_then(|image| image.id);
         let mut answers = self.docker.build_image(options, None, Some(body_full(build.context)));
         let mut log = String::new();
         while let Some(answer) = answers.next().await {
@@ -120,7 +121,15 @@ impl Engine {
                 Err(error) => return Err(format!("{log}{error}")),
             }
         }
-        if self.has(&build.image).await { Ok(log) } else { Err(log) }
+        match self.docker.inspect_image(&build.image).await {
+            Ok(now) => {
+                if let Some(old) = before.filter(|old| now.id.as_ref() != Some(old)) {
+                    self.remove(&old).await;
+                }
+                Ok(log)
+            }
+            Err(_) => Err(log),
+        }
     }
 
     /// Runs a program in a container of its own, as the image's user and in its working directory.
