@@ -37,8 +37,9 @@ case $sudo in
     *) die "SUDO is 0 or 1, not \`$sudo\`" ;;
 esac
 
-# Chromium's own sandbox needs user namespaces or CAP_SYS_ADMIN, and a container has neither by default: then it ends at once with
-# "No usable sandbox". The container is the sandbox. Debian's start script reads these files for whoever starts /usr/bin/chromium.
+# Chromium's own sandbox needs CAP_SYS_ADMIN or the right to make user namespaces. Docker gives a container neither, and then Chromium
+# ends at once with "No usable sandbox" (podman gives the second). The container is the sandbox. Debian's start script reads these
+# files for whoever starts /usr/bin/chromium; it cares for a small /dev/shm by itself.
 mkdir -p /etc/chromium.d
 cat >/etc/chromium.d/outpost <<'END'
 export CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-sandbox"
