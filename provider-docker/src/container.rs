@@ -1,9 +1,12 @@
 //! A sandbox's container, as the engine shows it.
 
+use bollard::errors::Error as Answer;
 use bollard::models::{ContainerStateStatusEnum, ContainerSummary, ContainerSummaryStateEnum};
 use outpost_core::model::{Sandbox, SandboxId, SandboxState, WorkerEnding};
 use outpost_core::ports::ErrorKind;
 use outpost_provider_kit::Fault;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::fault::Asking as _;
@@ -68,7 +71,6 @@ impl Container {
             ContainerSummaryStateEnum::EXITED => {
                 Life::Ended { code: code_in(summary.status.as_deref().unwrap_or_default()) }
             }
-            // Podman's word between running and exited.
             ContainerSummaryStateEnum::REMOVING | ContainerSummaryStateEnum::DEAD => Life::Leaving,
             _ => Life::Alive,
         };
@@ -81,6 +83,33 @@ fn code_in(status: &str) -> Option<i32> {
     status.strip_prefix("Exited (")?.split(')').next()?.parse().ok()
 }
 
+/// Takes an answer that has a state which only podman knows.
+pub(crate) fn understood<T: DeserializeOwned>(answer: Result<T, Answer>) -> Result<T, Answer> {
+    let Err(Answer::JsonDataError { message, contents, column }) = answer else { return answer };
+    let read = serde_json::from_str(&contents).and_then(|mut value: Value| {
+        for container in value.as_array_mut().map_or_else(Vec::new, |list| list.iter_mut().collect()) {
+            translate(&mut container["State"]);
+        }
+        if let Some(state) = value.get_mut("State").and_then(|state| state.get_mut("Status")) {
+            translate(state);
+        }
+        serde_json::from_value(value)
+    });
+    read.map_err(|_| Answer::JsonDataError { message, contents, column })
+}
+
+/// Puts podman's word for a container's state into Docker's.
+fn translate(state: &mut Value) {
+    let word = match state.as_str() {
+        // Between the end of its processes and the clearing up after them.
+        Some("stopped") => "exited",
+        Some("configured" | "initialized") => "created",
+        Some("stopping") => "running",
+        _ => return,
+    };
+    *state = word.into();
+}
+
 impl Engine {
     /// Looks at the container of this name, whoever's it is; `None` when there is none.
     ///
@@ -88,11 +117,8 @@ impl Engine {
     /// A conflict when it is not the sandbox's.
     pub(crate) async fn sandbox(&self, names: &Names, id: &SandboxId) -> Result<Option<Container>, Fault> {
         let name = names.sandbox(id);
-        let Some(found) =
-            self.quick.inspect_container(&name, None).await.if_there("look at the container")?
-        else {
-            return Ok(None);
-        };
+        let found = understood(self.quick.inspect_container(&name, None).await);
+        let Some(found) = found.if_there("look at the container")? else { return Ok(None) };
         let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
         let state = found.state.unwrap_or_default();
         let code = state.exit_code.and_then(|code| i32::try_from(code).ok());
@@ -118,6 +144,24 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // lesson 7
+    #[test]
+    fn a_state_that_only_podman_knows_does_not_spoil_the_list() {
+        let list = r#"[{"Id":"a","State":"stopped"},{"Id":"b","State":"running"}]"#;
+        let strict = |text: &str| {
+            serde_json::from_str::<Vec<ContainerSummary>>(text).map_err(|error| Answer::JsonDataError {
+                message: error.to_string(),
+                contents: text.to_owned(),
+                column: error.column(),
+            })
+        };
+        assert!(strict(list).is_err(), "the library knows it by now: the translation can go");
+        let states: Vec<_> = understood(strict(list)).unwrap().into_iter().map(|it| it.state).collect();
+        let known = [ContainerSummaryStateEnum::EXITED, ContainerSummaryStateEnum::RUNNING];
+        assert_eq!(states, known.map(Some));
+        assert!(understood(strict(r#"[{"State":"unheard of"}]"#)).is_err());
+    }
 
     #[test]
     fn the_code_is_read_from_the_engines_words() {

@@ -18,7 +18,7 @@ use outpost_provider_kit::{Fault, Tasks, Turns};
 
 use crate::NAME;
 use crate::account::Account;
-use crate::container::Container;
+use crate::container::{Container, Life, understood};
 use crate::engine::Engine;
 use crate::fault::Asking as _;
 use crate::names::{INSTANCE, Names, ROLE, Role};
@@ -155,7 +155,17 @@ impl Inner {
 
     pub(crate) async fn containers(&self) -> Result<Vec<Container>, Fault> {
         let listed = self.list_containers(Role::Session).await?;
-        Ok(listed.into_iter().filter_map(|summary| Container::of_list(&self.names, summary)).collect())
+        let listed = listed.into_iter().filter_map(|summary| Container::of_list(&self.names, summary));
+        let mut containers = Vec::new();
+        for container in listed {
+            // The list may be silent upon the code.
+            if container.life == (Life::Ended { code: None }) {
+                containers.extend(self.find(&container.sandbox.id).await?);
+            } else {
+                containers.push(container);
+            }
+        }
+        Ok(containers)
     }
 
     pub(crate) async fn list_containers(
@@ -166,7 +176,7 @@ impl Inner {
             vec![format!("{INSTANCE}={}", self.names.instance()), format!("{ROLE}={}", role.as_str())];
         let filters = HashMap::from([("label".to_owned(), labels)]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
-        self.engine.quick.list_containers(Some(options)).await.asking("list containers")
+        understood(self.engine.quick.list_containers(Some(options)).await).asking("list containers")
     }
 
     pub(crate) async fn list_images(&self) -> Result<Vec<bollard::models::ImageSummary>, Fault> {

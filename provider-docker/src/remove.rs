@@ -8,7 +8,7 @@ use outpost_core::model::{SandboxId, SnapshotRef, WorkerEnding};
 use outpost_core::ports::ErrorKind;
 use outpost_provider_kit::{Cancel, Fault};
 
-use crate::container::Life;
+use crate::container::{Life, understood};
 use crate::engine::Engine;
 use crate::fault::{Asking as _, status};
 use crate::image::Image;
@@ -66,16 +66,13 @@ impl Engine {
     /// Waits until a container that was told to go is gone.
     async fn gone(&self, container: &str) -> Result<(), Fault> {
         let waiting = async {
-            while self
-                .quick
-                .inspect_container(container, None)
-                .await
-                .if_there("look at the container")?
-                .is_some()
-            {
+            loop {
+                let seen = understood(self.quick.inspect_container(container, None).await);
+                if seen.if_there("look at the container")?.is_none() {
+                    return Ok(());
+                }
                 tokio::time::sleep(PAUSE).await;
             }
-            Ok(())
         };
         let late = || Err(Fault::new(ErrorKind::Unavailable, "the engine is still removing the container"));
         tokio::time::timeout(GONE_WITHIN, waiting).await.unwrap_or_else(|_| late())
