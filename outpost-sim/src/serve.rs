@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
@@ -29,6 +29,8 @@ pub struct ServeOptions {
     pub static_port: u16,
     /// The port of the workers' gateway.
     pub gateway_port: u16,
+    /// Where the workers' gateway listens, which workers in containers must reach; `None` = on loopback.
+    pub gateway_address: Option<IpAddr>,
     /// The port of the control interface.
     pub control_port: u16,
 }
@@ -45,7 +47,7 @@ pub struct SimServer {
     tasks: TaskTracker,
 }
 
-/// Serves a simulator on four loopback ports, at the system's time, until its handle is dropped or
+/// Serves a simulator on four ports, on loopback unless the options say otherwise, at the system's time, until its handle is dropped or
 /// [stopped](SimServer::stop). The gateway's address becomes the `gateway_url` of claims.
 ///
 /// # Errors
@@ -55,7 +57,8 @@ pub async fn serve(options: ServeOptions) -> io::Result<SimServer> {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let fleet = bind(options.fleet_port).await?;
     let statics = bind(options.static_port).await?;
-    let gateway = bind(options.gateway_port).await?;
+    let gateway_address = options.gateway_address.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let gateway = TcpListener::bind((gateway_address, options.gateway_port)).await?;
     let control = bind(options.control_port).await?;
 
     let sim = Sim::new(options.sim, Clock::system());
