@@ -3,8 +3,9 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -75,6 +76,13 @@ impl Cmd {
         Ok(())
     }
 
+    /// Starts it with its output going into a file, and does not wait for it.
+    pub(crate) fn spawn(mut self, log: File) -> Result<Child> {
+        eprintln!("$ {} &", self.shown);
+        self.inner.stdout(log.try_clone()?).stderr(log);
+        self.inner.spawn().with_context(|| format!("`{}` did not start", self.shown))
+    }
+
     /// Runs it and hands back what it wrote to its standard output.
     pub(crate) fn read(mut self) -> Result<String> {
         let output = self.inner.output().with_context(|| format!("`{}` did not start", self.shown))?;
@@ -90,6 +98,11 @@ impl fmt::Display for Cmd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
+}
+
+/// True when what we start may do everything.
+pub(crate) fn is_root(context: &Context) -> Result<bool> {
+    Ok(Cmd::new(context, "id").arg("-u").read()?.trim() == "0")
 }
 
 /// The variables that `cargo run` set for us and that the cargo we start must not see: build scripts that watch

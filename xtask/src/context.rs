@@ -1,9 +1,12 @@
 //! What every part needs to know of its surroundings.
 
+use std::cell::OnceCell;
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+
+use crate::engines::Engines;
 
 /// Whether tools and system packages may be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub(crate) enum Permission {
 }
 
 /// Where the work is done, and what may be done.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Context {
     /// The workspace's folder.
     pub(crate) root: PathBuf,
@@ -25,6 +28,8 @@ pub(crate) struct Context {
     pub(crate) tools: PathBuf,
     /// Whether anything may be installed.
     pub(crate) permission: Permission,
+    /// The container engines, once the part `engines` has them.
+    pub(crate) engines: OnceCell<Engines>,
 }
 
 impl Context {
@@ -37,7 +42,7 @@ impl Context {
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
         let tools = tools_dir()?;
-        Ok(Self { root, target, tools, permission })
+        Ok(Self { root, target, tools, permission, engines: OnceCell::new() })
     }
 }
 

@@ -3,6 +3,7 @@
 mod cli;
 mod command;
 mod context;
+mod engines;
 mod parts;
 mod report;
 mod run;

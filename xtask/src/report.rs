@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::select::EXCLUDED;
+
 /// How one part ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
@@ -43,6 +45,14 @@ pub(crate) fn render(rows: &[Row]) -> String {
         if let Outcome::Failed(why) = &row.outcome {
             let _ = writeln!(text, "\n{} failed: {why}\n  run it alone: {}", row.name, row.again);
         }
+    }
+    let excluded: Vec<&str> = rows
+        .iter()
+        .filter(|row| matches!(row.outcome, Outcome::LeftOut(EXCLUDED)))
+        .map(|row| row.name.as_str())
+        .collect();
+    if !excluded.is_empty() {
+        let _ = writeln!(text, "\nNOT RUN, as {EXCLUDED} asked: {}", excluded.join(", "));
     }
     let count = |wanted: fn(&Outcome) -> bool| rows.iter().filter(|row| wanted(&row.outcome)).count();
     let _ = write!(
@@ -86,6 +96,7 @@ mod tests {
         assert!(text.contains("  deny    left out         -  --without\n"), "{text}");
         assert!(text.contains("  total             1:24 min\n"), "{text}");
         assert!(text.contains("run it alone: cargo xtask test clippy\n"), "{text}");
+        assert!(text.contains("\nNOT RUN, as --without asked: deny\n"), "{text}");
         assert!(text.ends_with("\nparts: 1 passed, 1 failed, 1 skipped"), "{text}");
     }
 }

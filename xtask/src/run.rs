@@ -37,8 +37,8 @@ fn test(args: &TestArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let permission = if args.install || in_ci() { Permission::Install } else { Permission::AskFirst };
-    let context = Context::new(permission)?;
-    let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+    let mut context = Context::new(permission)?;
+    let names: Vec<_> = PARTS.iter().map(|part| (part.name, part.place)).collect();
     let choices = select(&names, &args.parts, &args.without);
     let chosen: Vec<&Part> = PARTS
         .iter()
@@ -61,6 +61,10 @@ fn test(args: &TestArgs) -> Result<ExitCode> {
             },
             Choice::Run => timed(part.name.to_owned(), again(part), || (part.run)(&context)),
         });
+    }
+    if let Some(engines) = context.engines.take() {
+        let again = "cargo xtask test engines".to_owned();
+        rows.push(timed("clean up".to_owned(), again, || engines.clean_up(&context)));
     }
     println!("\n{}", report::render(&rows));
     let failed = rows.iter().any(|row| matches!(row.outcome, Outcome::Failed(_)));

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::engines::ON_ENGINES;
 use crate::command::Cmd;
 use crate::context::Context;
 use crate::tools;
@@ -41,6 +42,8 @@ pub(super) fn docs(context: &Context) -> Result<()> {
 pub(super) fn tests(context: &Context) -> Result<()> {
     Cmd::new(context, tools::nextest(context)?)
         .args(["nextest", "run", "--workspace", "--all-features"])
+        .arg("--filterset")
+        .arg(format!("not ({ON_ENGINES})"))
         .run()
 }
 

@@ -32,7 +32,8 @@ const FOREIGN_TO_CORE: &[&str] = &[
 const LAYERS: &[(&str, &[&str])] = &[
     ("outpost-core", &[]),
     ("outpost-devin-api", &["outpost-core"]),
-    ("outpost-provider-*", &["outpost-core"]),
+    ("outpost-provider-kit", &["outpost-core"]),
+    ("outpost-provider-*", &["outpost-core", "outpost-provider-kit"]),
     ("outpost-sim", &["outpost-core"]),
     ("outpost-testkit", &["outpost-core", "outpost-devin-api", "outpost-sim"]),
     ("outpost", &["outpost-core", "outpost-devin-api", "outpost-sim", "outpost-provider-*"]),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::command::Cmd;
+use crate::command::{Cmd, is_root};
 use crate::context::Context;
 
 pub(super) fn is_there() -> bool {
@@ -13,7 +13,7 @@ pub(super) fn is_there() -> bool {
 
 /// Installs packages, as root or through sudo.
 pub(super) fn install(context: &Context, packages: &[&str]) -> Result<()> {
-    let as_root = Cmd::new(context, "id").args(["-u"]).read()?.trim() == "0";
+    let as_root = is_root(context)?;
     let apt = || {
         if as_root {
             Cmd::new(context, "apt-get").env("DEBIAN_FRONTEND", "noninteractive")

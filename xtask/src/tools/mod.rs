@@ -1,6 +1,7 @@
 //! Tools that the checks need besides the Rust toolchain: whether they are there, and how they are got.
 
 mod apt;
+mod debian;
 mod prebuilt;
 mod wasm;
 
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+pub(crate) use debian::program;
 pub(crate) use wasm::{TARGET as WASM_TARGET, cargo as wasm_cargo};
 
 use crate::context::Context;
@@ -20,6 +22,12 @@ pub(crate) enum Tool {
     Deny,
     /// A standard library for `wasm32-unknown-unknown`.
     Wasm,
+    Docker,
+    Podman,
+    /// Programs that the images of tests are made of.
+    ImageParts,
+    /// What the tests of worker images need.
+    ImageTools,
 }
 
 impl Tool {
@@ -28,6 +36,10 @@ impl Tool {
             Self::Nextest => prebuilt::NEXTEST.binary,
             Self::Deny => prebuilt::DENY.binary,
             Self::Wasm => wasm::TARGET,
+            Self::Docker => debian::DOCKER.name,
+            Self::Podman => debian::PODMAN.name,
+            Self::ImageParts => debian::IMAGE_PARTS.name,
+            Self::ImageTools => debian::IMAGE_TOOLS.name,
         }
     }
 
@@ -36,6 +48,10 @@ impl Tool {
             Self::Nextest => prebuilt::NEXTEST.find(context).is_some(),
             Self::Deny => prebuilt::DENY.find(context).is_some(),
             Self::Wasm => wasm::is_there(context),
+            Self::Docker => debian::DOCKER.is_there(context),
+            Self::Podman => debian::PODMAN.is_there(context),
+            Self::ImageParts => debian::IMAGE_PARTS.is_there(context),
+            Self::ImageTools => debian::IMAGE_TOOLS.is_there(context),
         }
     }
 
@@ -45,6 +61,10 @@ impl Tool {
             Self::Nextest => prebuilt::NEXTEST.recipe(),
             Self::Deny => prebuilt::DENY.recipe(),
             Self::Wasm => wasm::RECIPE.to_owned(),
+            Self::Docker => debian::DOCKER.recipe(),
+            Self::Podman => debian::PODMAN.recipe(),
+            Self::ImageParts => debian::IMAGE_PARTS.recipe(),
+            Self::ImageTools => debian::IMAGE_TOOLS.recipe(),
         }
     }
 
@@ -53,6 +73,10 @@ impl Tool {
             Self::Nextest => prebuilt::NEXTEST.install(context),
             Self::Deny => prebuilt::DENY.install(context),
             Self::Wasm => wasm::install(context),
+            Self::Docker => debian::DOCKER.install(context),
+            Self::Podman => debian::PODMAN.install(context),
+            Self::ImageParts => debian::IMAGE_PARTS.install(context),
+            Self::ImageTools => debian::IMAGE_TOOLS.install(context),
         }
     }
 }
