@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::fault;
 use crate::queue::{Shared, json};
-use crate::url::is_gateway;
 use crate::wire;
 
 /// Claims, and checks that the answer is about what was asked for. A claim whose answer cannot be used is given back at once.
@@ -20,7 +19,7 @@ pub(crate) async fn claim(
     let body = shared.post(OPERATION, session, "claim", acceptor).await?;
     let checked = json(OPERATION, &body).and_then(|row| {
         let found = echo(OPERATION, shared, &row, session, acceptor)?;
-        claimed(found, &row["status"])
+        claimed(shared, found, &row["status"])
     });
     let Err(error) = checked else { return checked };
     // That the claim stays can be said no better than by the error that is answered anyway.
@@ -33,13 +32,14 @@ pub(crate) async fn claim(
     }
 }
 
-fn claimed(session: Session, status: &Value) -> Result<Claimed, Error> {
+fn claimed(shared: &Shared, session: Session, status: &Value) -> Result<Claimed, Error> {
     const OPERATION: &str = "claim";
     let deadline = wire::time(&status["claim_deadline"])
         .map_err(|_| fault::nonsense(OPERATION, "the answer's claim_deadline is no time"))?;
     let token = status["connect_token"].as_str().filter(|token| is_one_line(token));
     let token = token.ok_or_else(|| fault::nonsense(OPERATION, "the answer has no usable connect_token"))?;
-    let gateway = status["gateway_url"].as_str().filter(|url| is_one_line(url) && is_gateway(url));
+    let may_be_used = |url: &&str| is_one_line(url) && shared.base.may_name_gateway(url);
+    let gateway = status["gateway_url"].as_str().filter(may_be_used);
     let gateway =
         gateway.ok_or_else(|| fault::nonsense(OPERATION, "the answer has no usable gateway_url"))?;
     Ok(Claimed {

@@ -158,16 +158,21 @@ pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     text
 }
 
-/// Whether an address that the queue hands out for a worker may be used: encrypted, or this machine's; no user, no password.
-pub(crate) fn is_gateway(text: &str) -> bool {
-    let Ok(url) = Url::parse(text) else { return false };
-    let Some(host) = url.host() else { return false };
-    let scheme = match url.scheme() {
-        "https" | "wss" => true,
-        "http" | "ws" => is_this_machine(&host),
-        _ => false,
-    };
-    scheme && url.username().is_empty() && url.password().is_none()
+impl BaseUrl {
+    /// Whether an address that this queue hands out for a worker may be used: encrypted, or this machine's; no user, no
+    /// password. A queue that is not encrypted itself, such as a simulator, may name this machine by any of its addresses,
+    /// because workers in containers do not reach its loopback.
+    pub(crate) fn may_name_gateway(&self, text: &str) -> bool {
+        let Ok(url) = Url::parse(text) else { return false };
+        let Some(host) = url.host() else { return false };
+        let plain = self.origin.starts_with("http://") && !matches!(host, Host::Domain(_));
+        let scheme = match url.scheme() {
+            "https" | "wss" => true,
+            "http" | "ws" => is_this_machine(&host) || plain,
+            _ => false,
+        };
+        scheme && url.username().is_empty() && url.password().is_none()
+    }
 }
 
 #[cfg(test)]
@@ -254,16 +259,20 @@ mod tests {
 
     #[test]
     fn a_gateway_is_encrypted_or_local() {
+        let queue = |text: &str| BaseUrl::parse(text, Hosts::Devin).unwrap();
+        let (real, simulated) = (queue("https://api.devin.ai"), queue("http://127.0.0.1:1"));
         for good in [
             "https://gateway.devin.ai/x",
             "wss://g.example",
             "http://127.0.0.1:1/gateway",
             "ws://localhost:1",
         ] {
-            assert!(is_gateway(good), "{good}");
+            assert!(real.may_name_gateway(good) && simulated.may_name_gateway(good), "{good}");
         }
         for bad in ["", "http://gateway.devin.ai", "https://u:p@g.example", "file:///x", "gateway"] {
-            assert!(!is_gateway(bad), "{bad}");
+            assert!(!real.may_name_gateway(bad) && !simulated.may_name_gateway(bad), "{bad}");
         }
+        let plain = "http://192.0.2.7:1/gateway";
+        assert!(!real.may_name_gateway(plain) && simulated.may_name_gateway(plain));
     }
 }
