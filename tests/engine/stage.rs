@@ -15,9 +15,10 @@ use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, RemoveImageOptions, RemoveVolumeOptions, UploadToContainerOptionsBuilder,
 };
 use outpost::clock::SystemClock;
+use outpost::core::engine::{Notice, Report};
 use outpost::core::model::{InstanceId, OutpostId, Platform, Policy, WorkerProgram};
 use outpost::core::ports::{Clock, FixedProgram};
-use outpost::core::reconciler::{Ports, Reconciler, Workers};
+use outpost::core::reconciler::{Observer, Ports, Reconciler, Workers};
 use outpost::devin::{BaseUrl, DevinQueue, Hosts, ReqwestTransport, Transport};
 use outpost::docker::{DockerProvider, EngineAddress, Settings, Step as DockerStep};
 use outpost::sim::control::ControlExt as _;
@@ -202,6 +203,10 @@ async fn wipe(docker: &Docker, instance: &InstanceId) {
 
 impl Drop for World {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.orchestrator().log()).unwrap_or_default();
+            eprintln!("--- what the orchestrators said\n{log}");
+        }
         let instance = self.instance.clone();
         let wiping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -212,6 +217,11 @@ impl Drop for World {
 }
 
 impl Orchestrator {
+    /// Where one in a process of its own says what it does.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.state.with_extension("log")
+    }
+
     fn settings(&self) -> Settings {
         let mut settings = Settings::default();
         settings.engine = EngineAddress::Url(self.engine.clone());
@@ -243,7 +253,8 @@ impl Orchestrator {
         policy.stop_grace = Duration::from_secs(1);
         policy.resume_courtesy = Duration::ZERO;
         let worker = self.state.join("worker.sh");
-        std::fs::write(&worker, "#!/bin/sh\nexec /usr/local/bin/outpost sim worker \"$@\"\n").unwrap();
+        std::fs::write(&worker, "#!/bin/sh\nexec /usr/local/bin/outpost sim worker devin-remote \"$@\"\n")
+            .unwrap();
         let builder =
             DockerProvider::builder(self.instance.clone()).settings(self.settings()).on_step(on_step);
         let source = DevinQueue::new(
@@ -261,7 +272,8 @@ impl Orchestrator {
             programs: Arc::new(FixedProgram(program)),
             clock,
         };
-        Reconciler::new(policy, ports, Workers::default()).unwrap().run(until).await;
+        let reconciler = Reconciler::new(policy, ports, Workers::default()).unwrap();
+        reconciler.with_observer(Arc::new(Said)).run(until).await;
     }
 
     /// Serves the queue in this process.
@@ -270,6 +282,18 @@ impl Orchestrator {
         let until = stop.clone().cancelled_owned();
         let task = tokio::spawn(self.clone().serve(|_| {}, until));
         Running { stop, task: Some(task) }
+    }
+}
+
+/// Says what people are told.
+#[derive(Debug)]
+struct Said;
+
+impl Observer for Said {
+    fn report(&self, _: &Report) {}
+
+    fn notice(&self, notice: &Notice) {
+        tracing::info!("{notice:?}");
     }
 }
 
@@ -323,7 +347,11 @@ async fn standin_image(docker: &Docker) -> String {
             header.set_mode(0o755);
             archive.append_data(&mut header, name.trim_start_matches('/'), content.as_slice()).unwrap();
         };
-        add(binary, "usr/local/bin/outpost");
+        // Every save reads the image whole.
+        let stripped = tempfile::NamedTempFile::new().unwrap();
+        std::fs::copy(binary, stripped.path()).unwrap();
+        let _ = std::process::Command::new("strip").arg(stripped.path()).status();
+        add(stripped.path(), "usr/local/bin/outpost");
         let listed = std::process::Command::new("ldd").arg(binary).output().unwrap();
         let listed = String::from_utf8(listed.stdout).unwrap();
         for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
