@@ -40,14 +40,17 @@ pub(crate) struct Program {
 
 /// Checksums of files, by what tells that a file is another: they are as large as a hundred megabytes.
 #[derive(Debug, Default)]
-pub(crate) struct Checksums(Mutex<Vec<(PathBuf, u64, Option<SystemTime>, String)>>);
+pub(crate) struct Checksums(Mutex<Vec<Known>>);
+
+/// A file, its length and time of change, and its checksum.
+type Known = (PathBuf, u64, Option<SystemTime>, String);
 
 impl Checksums {
     async fn of(&self, path: &Path) -> Result<String, Fault> {
         let reading = || format!("read the worker's program {}", path.display());
         let metadata = std::fs::metadata(path).during(reading)?;
         let (length, modified) = (metadata.len(), metadata.modified().ok());
-        let known = |entries: &[(PathBuf, u64, Option<SystemTime>, String)]| {
+        let known = |entries: &[Known]| {
             let same = entries.iter().find(|it| it.0 == path && it.1 == length && it.2 == modified)?;
             Some(same.3.clone())
         };
@@ -66,7 +69,7 @@ impl Checksums {
         Ok(sum)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(PathBuf, u64, Option<SystemTime>, String)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Known>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

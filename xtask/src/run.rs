@@ -10,7 +10,7 @@ use crate::cli::{Command, TestArgs};
 use crate::context::{Context, Permission, in_ci};
 use crate::parts::{self, PARTS, Part};
 use crate::report::{self, Outcome, Row};
-use crate::select::{Choice, select};
+use crate::select::{Choice, exclusion, select};
 use crate::tools::Tool;
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
@@ -79,19 +79,20 @@ fn set_up(context: &Context, chosen: &[&Part]) -> Result<Vec<Row>> {
         return Ok(Vec::new());
     }
     if context.permission == Permission::AskFirst {
-        let mut without = Vec::new();
+        let mut without = BTreeSet::new();
         for tool in &missing {
-            let parts: Vec<&str> =
-                chosen.iter().filter(|part| part.needs.contains(tool)).map(|part| part.name).collect();
+            let parts: Vec<&&Part> = chosen.iter().filter(|part| part.needs.contains(tool)).collect();
+            let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
             eprintln!(
                 "{} is missing, which {} needs. To install it:\n  {}\n",
                 tool.name(),
-                parts.join(", "),
+                names.join(", "),
                 tool.recipe()
             );
-            without.extend(parts);
+            without.extend(parts.iter().map(|part| exclusion(part.name, part.place)));
         }
         eprintln!("To let the checks install it all: add --install");
+        let without: Vec<&str> = without.into_iter().collect();
         eprintln!("To do without: add --without {}\n", without.join(","));
         bail!("nothing was run, because tools are missing");
     }

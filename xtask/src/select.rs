@@ -16,6 +16,11 @@ pub(crate) const EXCLUDED: &str = "--without";
 /// The part whose exclusion leaves out all that runs on container engines.
 const DOCKER: &str = "docker";
 
+/// What one excludes to do without a part: the engines are of no use but for the tests on them.
+pub(crate) fn exclusion(name: &'static str, place: Place) -> &'static str {
+    if place == Place::Engines { DOCKER } else { name }
+}
+
 /// Decides for each of `all`, in its order. A part that is both named and excluded is left out. The part that makes
 /// engines ready runs when another one needs it; without it, or without the tests on engines, nothing runs on them.
 pub(crate) fn select(all: &[(&str, Place)], named: &[String], without: &[String]) -> Vec<Choice> {

@@ -172,10 +172,7 @@ impl Allowed {
     fn add(&mut self, rule: &NetworkRule) -> bool {
         let network = |text: &str, v4: bool| Cidr::parse(text).filter(|cidr| cidr.address.is_ipv4() == v4);
         match rule {
-            NetworkRule::Hostname(text) => match Name::parse(text) {
-                Some(name) => self.names.insert(name) || true,
-                None => false,
-            },
+            NetworkRule::Hostname(text) => Name::parse(text).map(|name| self.names.insert(name)).is_some(),
             NetworkRule::Ipv4(text) => network(text, true).map(|cidr| self.networks.insert(cidr)).is_some(),
             NetworkRule::Ipv6(text) => network(text, false).map(|cidr| self.networks.insert(cidr)).is_some(),
             NetworkRule::Unknown(_) => false,

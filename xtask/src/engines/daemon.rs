@@ -32,14 +32,16 @@ impl Daemon {
             bail!("only root can start it: start it yourself, or name another in {}", kind.variable());
         }
         let dir = context.target.join("engines");
-        fs::create_dir_all(&dir)?;
-        fs::create_dir_all(RUN_DIR)?;
+        for dir in [&dir, Path::new(RUN_DIR)] {
+            fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+        }
         let log = dir.join(format!("{}.log", kind.name()));
         let cmd = match kind {
             Kind::Docker => docker(context, &dir, socket),
             Kind::Podman => podman(context, &dir, socket)?,
         };
-        let child = cmd.spawn(File::create(&log)?)?;
+        let file = File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let child = cmd.spawn(file)?;
         Ok(Self { name: kind.name(), child, log })
     }
 
