@@ -116,16 +116,17 @@ impl Inner {
         if let Some(found) = self.engine.image(image).await?
             && self.names.is_nameless(&found.tags, found.labels())
         {
-            self.remove_nameless(&found.id, &found.tags).await;
+            self.remove_marks(&found.tags).await;
+            self.engine.remove_if_unneeded(&found.id).await;
         }
         Ok(())
     }
 
-    pub(crate) async fn remove_nameless(&self, image: &str, tags: &[String]) {
+    /// Takes the names away by which deleted snapshots are marked. An image that a container uses keeps its.
+    pub(crate) async fn remove_marks(&self, tags: &[String]) {
         for tag in tags.iter().filter(|tag| self.names.is_mark(tag)) {
             self.engine.remove_if_unneeded(tag).await;
         }
-        self.engine.remove_if_unneeded(image).await;
     }
 
     /// A published snapshot of ours, by its reference.

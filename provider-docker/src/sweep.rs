@@ -39,13 +39,17 @@ impl Inner {
 
     async fn sweep_images(&self) -> Result<(), Fault> {
         let images = self.list_images().await?;
-        // What others are made from goes with the last of them.
         let parents: HashSet<_> =
             images.iter().map(|image| with_algorithm(image.parent_id.clone())).collect();
         for image in &images {
             let id = with_algorithm(image.id.clone());
-            if self.names.is_nameless(&image.repo_tags, &image.labels) && !parents.contains(&id) {
-                self.remove_nameless(&id, &image.repo_tags).await;
+            if !self.names.is_nameless(&image.repo_tags, &image.labels) {
+                continue;
+            }
+            self.remove_marks(&image.repo_tags).await;
+            // What others are made from goes with the last of them, now that it has no name.
+            if !parents.contains(&id) {
+                self.engine.remove_if_unneeded(&id).await;
             }
         }
         Ok(())

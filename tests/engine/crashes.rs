@@ -89,7 +89,9 @@ impl Life {
 
     fn push_on(&mut self, world: &World) {
         let asleep = world.status(SESSION).as_deref() == Some("suspended");
-        if !asleep || self.ended {
+        // A worker that hangs is stopped when its session has slept for a while.
+        let held = world.sim().row(SESSION).unwrap().is_some_and(|row| row.acceptor_id.is_some());
+        if !asleep || self.ended || (self.hangs && held) {
             return;
         }
         self.sleeps += 1;
