@@ -32,9 +32,13 @@ pub(crate) struct TestArgs {
     #[arg(value_name = "PART", value_parser = part_names())]
     pub(crate) parts: Vec<String>,
     /// Leave a part out; may be repeated, or take names with commas between them.
+    ///
+    /// `--without docker` leaves out all that runs on container engines.
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part_names())]
     pub(crate) without: Vec<String>,
     /// Install what is missing: tools into a cache of their own, and system packages where there is no other way.
+    ///
+    /// As root it also starts the container engines that are not running, for the time of the run.
     #[arg(long)]
     pub(crate) install: bool,
     /// Say what the parts are, and run none.

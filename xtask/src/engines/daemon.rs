@@ -50,22 +50,25 @@ impl Daemon {
         let until = Instant::now() + PATIENCE;
         while !is_there() {
             if let Some(status) = self.child.try_wait()? {
-                bail!("it ended at once ({status}):\n{}", self.tail());
+                self.print_tail();
+                bail!("it ended at once ({status}); its log is {}", self.log.display());
             }
             if Instant::now() >= until {
-                bail!("it does not answer after {} s:\n{}", PATIENCE.as_secs(), self.tail());
+                self.print_tail();
+                bail!("it does not answer after {} s; its log is {}", PATIENCE.as_secs(), self.log.display());
             }
             thread::sleep(STEP);
         }
         Ok(())
     }
 
-    fn tail(&self) -> String {
+    fn print_tail(&self) {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
-        let tail = &lines[lines.len().saturating_sub(LOG_LINES)..];
-        format!("{}\n(all of it: {})", tail.join("\n"), self.log.display())
+        for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+            eprintln!("{}: {line}", self.name);
+        }
     }
 
     fn ended(&mut self) -> bool {
