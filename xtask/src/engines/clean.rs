@@ -9,6 +9,8 @@ use crate::context::{Context, in_ci};
 const INSTANCE: &str = "dev.outpost.instance";
 /// How the instances of tests are called.
 const OF_TESTS: &str = "test-";
+/// The images of the worker of tests, one for each build of it.
+const WORKERS: &str = "outpost-test/standin:";
 /// The images of the image tests: gigabytes, kept for the next run where there will be one.
 const BIG_IMAGES: &str = "localhost/outpost-test-images/";
 /// An image goes only after those that were made from it: this many generations are tried.
@@ -56,8 +58,8 @@ fn images(list: &Value, with_big_ones: bool) -> Vec<String> {
     for image in rows(list) {
         let names: Vec<&str> =
             rows(&image["RepoTags"]).map(text).filter(|name| !name.contains("<none>")).collect();
-        let is_big = names.iter().any(|name| name.starts_with(BIG_IMAGES));
-        if is_of_tests(image) || (is_big && with_big_ones) {
+        let is_called = |prefix| names.iter().any(|name| name.starts_with(prefix));
+        if is_of_tests(image) || is_called(WORKERS) || (with_big_ones && is_called(BIG_IMAGES)) {
             let names = if names.is_empty() { vec![text(&image["Id"])] } else { names };
             paths.extend(names.iter().map(|name| format!("/images/{name}")));
         }
@@ -119,6 +121,12 @@ mod tests {
             "/images/sha256:3",
         ];
         assert_eq!(images(&list, false), paths);
+    }
+
+    #[test]
+    fn the_image_of_each_build_of_the_worker_is_removed() {
+        let list = json!([{"Id": "sha256:1", "RepoTags": ["outpost-test/standin:1-2"], "Labels": null}]);
+        assert_eq!(images(&list, false), ["/images/outpost-test/standin:1-2"]);
     }
 
     #[test]

@@ -87,11 +87,10 @@ impl Image {
     fn import(&self, context: &Context, engine: &Engine, archive: &Path, content: &str) -> Result<()> {
         let changes = [format!("ENV {}", self.env), format!("LABEL {CONTENT}={content}")];
         let changes: String = changes.iter().map(|it| format!("&changes={}", escape(it))).collect();
-        let (repository, tag) = (escape(self.repository), escape(&self.tag));
-        let path = format!("/images/create?fromSrc=-&repo={repository}&tag={tag}{changes}");
-        let said = engine.post(context, &path, Some(archive))?;
-        // podman 4.3 does not give it the name.
+        // Named afterwards: podman 4.3 names an import after the repository alone.
+        let said = engine.post(context, &format!("/images/create?fromSrc=-{changes}"), Some(archive))?;
         let id = imported(&said).with_context(|| format!("the import says no image: {said}"))?;
+        let (repository, tag) = (escape(self.repository), escape(&self.tag));
         engine.post(context, &format!("/images/{id}/tag?repo={repository}&tag={tag}"), None)?;
         Ok(())
     }
