@@ -145,7 +145,11 @@ impl Guard<'_> {
             host_config: Some(HostConfig {
                 network_mode: Some(self.network),
                 cap_drop: Some(vec!["ALL".to_owned()]),
-                cap_add: Some(vec!["NET_ADMIN".to_owned(), "NET_BIND_SERVICE".to_owned()]),
+                cap_add: Some(
+                    ["NET_ADMIN", "NET_BIND_SERVICE", "SETGID", "SETPCAP", "SETUID"]
+                        .map(str::to_owned)
+                        .to_vec(),
+                ),
                 security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
                 readonly_rootfs: Some(true),
                 memory: Some(MEMORY_BYTES),
