@@ -121,14 +121,17 @@ async fn nothing_comes_in_and_the_host_stays_out_of_reach(kind: Kind) {
         assert!(reaches(&stage, &id, out, port).await, "outbound is allowed, {network:?}");
         let port = listen(gateway).await;
         assert_eq!(reaches(&stage, &id, gateway, port).await, open, "the host's gateway, {network:?}");
-        let mut reached = is_reached(address).await;
-        for _ in 0..50 {
-            if !open || reached {
+        let own = IpAddr::from([127, 0, 0, 1]);
+        let mut listens = false;
+        for _ in 0..100 {
+            listens = reaches(&stage, &id, own, 7777).await;
+            if listens {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            reached = is_reached(address).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        assert!(listens, "the session's worker listens, {network:?}");
+        let reached = is_reached(address).await;
         assert_eq!(reached, open, "from the host into the session, {network:?}");
         let said = inside(
             &stage,
