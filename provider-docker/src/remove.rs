@@ -134,9 +134,7 @@ impl Inner {
         &self,
         reference: &str,
     ) -> Result<Option<(Image, outpost_core::model::Snapshot)>, Fault> {
-        // References come out of records; the engine would take a name as well.
-        let digits = reference.strip_prefix("sha256:").unwrap_or_default();
-        if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if !is_id(reference) {
             return Ok(None);
         }
         let Some(image) = self.engine.image(reference).await?.filter(|image| image.id == reference) else {
@@ -146,8 +144,17 @@ impl Inner {
     }
 }
 
+/// References come out of records; the engine would take a name as well.
+fn is_id(reference: &str) -> bool {
+    let digits = reference.strip_prefix("sha256:").unwrap_or_default();
+    digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 pub(crate) async fn delete_snapshot(inner: &Inner, reference: &SnapshotRef) -> Result<(), Fault> {
-    let Some((image, snapshot)) = inner.snapshot_image(reference.as_str()).await? else { return Ok(()) };
+    let Some((image, snapshot)) = inner.snapshot_image(reference.as_str()).await? else {
+        // An earlier call may have got as far as taking the name away.
+        return if is_id(reference.as_str()) { inner.clear_image(reference.as_str()).await } else { Ok(()) };
+    };
     let _turn = inner.turns.take(&snapshot.session).await;
     let Some(labels) = inner.names.as_snapshot(&image.tags, image.labels()) else { return Ok(()) };
     inner.reached(Step::DeleteBegins);

@@ -35,44 +35,58 @@ async fn ends_with_its_work(world: &World, session: &str) {
     assert_eq!(results.last().unwrap().output.trim(), "kept", "{results:#?}");
 }
 
-/// Every call that changes something fails once before the engine sees it, once after it was done, and once without an
-/// answer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_gets_through_every_failure_of_every_call() {
-    let calls = [
-        ("POST", "/networks/create"),
-        ("POST", "/volumes/create"),
-        ("POST", "/containers/create"),
-        ("PUT", "/archive"),
-        ("POST", "/start"),
-        ("POST", "/attach"),
-        ("POST", "/commit"),
-        ("POST", "/tag"),
-        ("DELETE", "/images/"),
-        ("DELETE", "/containers/"),
-        ("DELETE", "/networks/"),
-        ("GET", "/containers/json"),
-        ("GET", "/images/json"),
-        ("GET", "/export"),
-    ];
-    for fault in [Fault::Instead(500), Fault::Instead(409), Fault::After(500), Fault::Lost] {
-        let world = World::new().await;
-        let proxy =
-            Proxy::start(world.dir.path(), crate::stage::engine().trim_start_matches("unix://").into());
-        let mut orchestrator = world.orchestrator();
-        orchestrator.engine = proxy.address();
-        let running = orchestrator.start();
-        world.create("devin-first", vec![Step::run("true"), Step::Terminate]);
-        until("the provider is open", || world.status("devin-first").as_deref() == Some("terminated")).await;
-        for (method, path) in calls {
-            proxy.rule(method, path, fault, Some(1));
-        }
-        world.create("devin-1", sleeper());
-        wake_when_it_sleeps(&world, "devin-1").await;
-        ends_with_its_work(&world, "devin-1").await;
-        world.until_nothing_is_left().await;
-        running.stop().await;
+/// Calls that fail once each, in groups: a session whose starts keep failing waits longer and longer.
+const CALLS: [&[(&str, &str)]; 6] = [
+    &[("POST", "/volumes/create"), ("POST", "/commit"), ("DELETE", "/images/")],
+    &[("POST", "/networks/create"), ("POST", "/tag"), ("DELETE", "/containers/")],
+    &[("POST", "/containers/create"), ("GET", "/export")],
+    &[("PUT", "/archive"), ("GET", "/containers/json")],
+    &[("POST", "/start"), ("GET", "/images/json")],
+    &[("POST", "/attach"), ("DELETE", "/networks/")],
+];
+
+async fn gets_through(calls: &[(&'static str, &'static str)], fault: Fault) {
+    let world = World::new().await;
+    let proxy = Proxy::start(world.dir.path(), crate::stage::engine().trim_start_matches("unix://").into());
+    let mut orchestrator = world.orchestrator();
+    orchestrator.engine = proxy.address();
+    let running = orchestrator.start();
+    // By its end the provider is open.
+    world.create("devin-first", vec![Step::run("true"), Step::Terminate]);
+    until("the first session has ended", || world.status("devin-first").as_deref() == Some("terminated"))
+        .await;
+    for (method, path) in calls {
+        proxy.rule(method, *path, fault, Some(1));
     }
+    world.create("devin-1", sleeper());
+    wake_when_it_sleeps(&world, "devin-1").await;
+    ends_with_its_work(&world, "devin-1").await;
+    world.until_nothing_is_left().await;
+    running.stop().await;
+}
+
+async fn gets_through_all(fault: Fault) {
+    futures::future::join_all(CALLS.map(|calls| gets_through(calls, fault))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_gets_through_calls_that_are_answered_with_500() {
+    gets_through_all(Fault::Instead(500)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_gets_through_calls_that_are_answered_with_409() {
+    gets_through_all(Fault::Instead(409)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_gets_through_calls_that_are_done_and_answered_with_500() {
+    gets_through_all(Fault::After(500)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_gets_through_calls_that_are_done_and_never_answered() {
+    gets_through_all(Fault::Lost).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,19 +138,39 @@ async fn a_container_that_somebody_removes_is_noticed_and_its_session_starts_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_or_a_supervisor_that_is_killed_for_memory_is_started_again_with_its_disk() {
+async fn a_command_that_eats_all_memory_ends_and_its_session_goes_on() {
     let world = World::new().await;
-    let hungry = "mkdir -p repos; [ -e repos/note ] || { echo kept >repos/note; sleep 6; \
-                  tail /dev/zero; }; cat repos/note";
-    let kills_first = "mkdir -p repos; [ -e repos/note ] || { echo kept >repos/note; sleep 6; kill -9 1; kill -15 1; }; \
-                       cat repos/note";
-    for (session, command) in [("devin-hungry", hungry), ("devin-first-process", kills_first)] {
-        world.create(session, vec![Step::run(command), Step::Terminate]);
-    }
+    world.create(
+        "devin-1",
+        vec![Step::run("tail /dev/zero; echo code $?"), Step::run("echo kept"), Step::Terminate],
+    );
     let running = world.orchestrator().start();
-    for session in ["devin-hungry", "devin-first-process"] {
-        ends_with_its_work(&world, session).await;
-    }
+    ends_with_its_work(&world, "devin-1").await;
+    let results = world.sim().results("devin-1").unwrap();
+    assert!(results[0].output.contains("code 137"), "it was killed for memory: {results:#?}");
+    world.until_nothing_is_left().await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_supervisor_is_started_again_with_its_disk() {
+    let world = World::new().await;
+    world.create(
+        "devin-1",
+        vec![
+            Step::run("mkdir -p repos && echo kept >repos/note; sleep 6"),
+            Step::wait("killed"),
+            Step::run("cat repos/note"),
+            Step::Terminate,
+        ],
+    );
+    let running = world.orchestrator().start();
+    until("it has written", || world.sim().results("devin-1").unwrap().len() == 1).await;
+    let name = world.containers().await.remove(0);
+    world.docker.kill_container(name.trim_start_matches('/'), None).await.unwrap();
+    until("it has a second worker", || world.sim().workers().unwrap().len() == 2).await;
+    world.sim().go("devin-1", "killed").unwrap();
+    ends_with_its_work(&world, "devin-1").await;
     world.until_nothing_is_left().await;
     running.stop().await;
 }

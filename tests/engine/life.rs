@@ -9,7 +9,7 @@ use crate::stage::{World, until};
 const FURNISH: &str = "\
 mkdir -p repos/app/old usr-is-not-here && echo work >repos/app/file && mv repos/app/old repos/app/renamed
 ln repos/app/file repos/app/hard && ln -s file repos/app/link && mkdir -p repos/empty
-echo tool >/usr/local/bin/tool && chmod 4755 /usr/local/bin/tool && chown 1000:1000 /usr/local/bin/tool
+echo tool >/usr/local/bin/tool && chown 1000:1000 /usr/local/bin/tool && chmod 4755 /usr/local/bin/tool
 mkdir -p /opt/installed/deep && echo library >/opt/installed/deep/lib && chmod 640 /opt/installed/deep/lib
 rm -f /etc/motd && echo gone >/tmp/kept && mkfifo repos/fifo && chmod 1777 repos/empty";
 
@@ -30,7 +30,8 @@ async fn a_session_wakes_with_the_disk_with_which_it_slept() {
         Step::run(LOOK),
         Step::Suspend,
         Step::run(LOOK),
-        Step::run("echo more >>repos/app/hard; rm repos/fifo"),
+        // Not through one name of a linked file: overlay filesystems then part the names.
+        Step::run("echo more >>/tmp/kept; rm repos/fifo; rmdir repos/empty"),
         Step::run(LOOK),
         Step::Suspend,
         Step::run(LOOK),

@@ -84,8 +84,12 @@ pub(crate) struct Orchestrator {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        // Another test of this process may have been first.
+        let _ = tracing_subscriber::fmt().with_test_writer().with_ansi(false).try_init();
         let docker = connect().await;
-        let image = standin_image(&docker).await;
+        // Whoever waits for the lock blocks its thread, so one in a process does.
+        static IMAGE: tokio::sync::OnceCell<String> = tokio::sync::OnceCell::const_new();
+        let image = IMAGE.get_or_init(|| standin_image(&docker)).await.clone();
         let mut options = ServeOptions::default();
         options.gateway_address = Some(this_machine());
         let server = serve(options).await.unwrap();
