@@ -3,6 +3,17 @@
 //! A sandbox is a container and a network of its own; a snapshot is an image. Both are found by their labels, so a restart
 //! of Outpost finds them again, with the workers that run in them.
 //!
+//! # What it does not do
+//!
+//! * **An image with a `VOLUME` is refused**, with the paths: they would be missing in every snapshot. So are
+//!   [`Settings::mounts`](Settings), by nature.
+//! * **Hard links part** when, after waking, one name of a file that was saved is written to: overlay filesystems copy the
+//!   file for that name.
+//! * **`docker image prune --all` deletes snapshots**: for an engine they are images that no container uses. A session whose
+//!   snapshot is gone starts cold, and this is reported. Keep them with `--filter "label!=dev.outpost.instance"`.
+//! * What a guard stops and does not stop is said at the head of its module, in `src/guard/mod.rs`. With podman a network
+//!   policy is not enforced, and a session that has one is refused.
+//!
 //! # Example
 //!
 //! ```no_run

@@ -160,7 +160,10 @@ pub(crate) async fn delete_snapshot(inner: &Inner, reference: &SnapshotRef) -> R
     inner.reached(Step::DeleteBegins);
     inner.unname(&image, &labels).await?;
     inner.reached(Step::SnapshotUnnamed);
-    inner.engine.remove_if_unneeded(&inner.names.mark_of(&image.id)).await;
+    // Also those that an engine would not let go of before.
+    for image in inner.list_images().await? {
+        inner.remove_marks(&image.repo_tags).await;
+    }
     inner.reached(Step::SnapshotDeleted);
     Ok(())
 }
@@ -177,6 +180,10 @@ impl Inner {
         let (repository, tag) = self.names.snapshot(&labels.id, labels.purpose);
         let name = format!("{repository}:{tag}");
         let removed = self.engine.patient.remove_image(&name, None::<RemoveImageOptions>, None).await;
-        removed.if_there("delete the snapshot").map(drop)
+        match removed.if_there("delete the snapshot") {
+            // It may be done all the same, and nobody would ask again for what is not listed any more.
+            Err(fault) if self.engine.image(&name).await?.is_some() => Err(fault),
+            _ => Ok(()),
+        }
     }
 }
