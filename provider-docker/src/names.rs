@@ -172,6 +172,11 @@ impl Names {
         ours && !named
     }
 
+    /// Whether this is an image of a boot's that was never published, or is not any more.
+    pub(crate) fn is_unpublished(&self, id: &SandboxId, tags: &[String], labels: &Labels) -> bool {
+        self.is_nameless(tags, labels) && self.id_of(labels).is_some_and(|of| of == *id)
+    }
+
     /// The name of a snapshot that was deleted while something still needed its layers.
     pub(crate) fn mark_of(&self, image: &str) -> String {
         let digits = image.rsplit(':').next().unwrap_or(image);
@@ -285,6 +290,9 @@ mod tests {
         assert_eq!(names.as_snapshot(&["mine:latest".to_owned()], &labels), None);
         assert!(names.is_nameless(&["<none>:<none>".to_owned()], &labels));
         assert!(!names.is_nameless(&["mine:latest".to_owned()], &labels), "a person has named it");
+        assert!(names.is_unpublished(&sandbox.id, &[], &labels));
+        let next = SandboxId::new(sandbox.id.session, Boot::new(4));
+        assert!(!names.is_unpublished(&next, &[], &labels), "another boot's");
     }
 
     #[test]

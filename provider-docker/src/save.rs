@@ -43,6 +43,8 @@ pub(crate) async fn save(
         Life::Unborn => return Err(Fault::new(ErrorKind::Conflict, "it never ran")),
         Life::Leaving => return Err(Fault::new(ErrorKind::Conflict, "it is being removed")),
     }
+    // One that an earlier call has made without hearing of it.
+    inner.remove_unpublished(&id).await?;
     inner.reached(Step::SaveBegins);
     let base =
         inner.engine.image(&container.image).await?.ok_or_else(|| {
@@ -67,6 +69,16 @@ impl Inner {
         let (repository, tag) = self.names.snapshot(id, purpose);
         let image = self.engine.image(&format!("{repository}:{tag}")).await?;
         Ok(image.and_then(|image| as_snapshot(&self.names, &image)).filter(|it| it.session == id.session))
+    }
+
+    /// Removes images of a boot that were never given a name. Whoever calls it has the session's turn.
+    async fn remove_unpublished(&self, id: &SandboxId) -> Result<(), Fault> {
+        for image in self.list_images().await? {
+            if self.names.is_unpublished(id, &image.repo_tags, &image.labels) {
+                self.engine.remove_if_unneeded(&image.id).await;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the image; it has no name.
