@@ -52,11 +52,13 @@ pub(crate) async fn save(
         })?;
     let image = inner.write(&id, purpose, &container, &base, &cancel).await?;
     inner.reached(Step::ImageMade);
-    let published = inner.check_and_name(&id, purpose, &image, &cancel).await;
-    if published.is_err() {
+    if let Err(fault) = inner.check_copy(&id, &image, &cancel).await {
         inner.engine.remove_if_unneeded(&image).await;
+        return Err(fault);
     }
-    published
+    inner.reached(Step::ImageChecked);
+    // From here on nothing takes it away: once it may have its name, it may be recorded, and the sandbox gone.
+    inner.publish(&id, purpose, &image).await
 }
 
 impl Inner {
@@ -184,13 +186,7 @@ impl Inner {
         committed
     }
 
-    async fn check_and_name(
-        &self,
-        id: &SandboxId,
-        purpose: SnapshotPurpose,
-        image: &str,
-        cancel: &Cancel,
-    ) -> Result<Snapshot, Fault> {
+    async fn check_copy(&self, id: &SandboxId, image: &str, cancel: &Cancel) -> Result<(), Fault> {
         if self.settings.save_check == SaveCheck::Files {
             let name = self.names.sandbox(id);
             let mounted: Vec<_> = self.settings.mounts.iter().map(|mount| mount.target.clone()).collect();
@@ -204,12 +200,21 @@ impl Inner {
                 return Err(incomplete(&difference));
             }
         }
-        self.reached(Step::ImageChecked);
-        cancel.check()?;
+        cancel.check()
+    }
+
+    async fn publish(
+        &self,
+        id: &SandboxId,
+        purpose: SnapshotPurpose,
+        image: &str,
+    ) -> Result<Snapshot, Fault> {
         let (repository, tag) = self.names.snapshot(id, purpose);
         let options = TagImageOptionsBuilder::default().repo(&repository).tag(&tag).build();
         let named = self.engine.quick.tag_image(image, Some(options)).await;
-        named.changing("name the snapshot")?;
+        if let Err(fault) = named.changing("name the snapshot") {
+            return self.find_snapshot(id, purpose).await?.ok_or(fault);
+        }
         self.reached(Step::SnapshotNamed);
         self.find_snapshot(id, purpose).await?.ok_or_else(|| {
             Fault::new(ErrorKind::Unexpected, "the snapshot was made and is not there")
